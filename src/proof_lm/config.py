@@ -218,4 +218,6 @@ def _require_number(name: str, value: object, wanted: str, accepts: Any) -> None
 
 
 def _unknown_fields(names: list[str]) -> str:
-    return f"unknown config field {', '.join(names)}; the fields are {', '.join(get_type_hints(DecoderConfig))}"
+    return (
+        f"unknown config field {', '.join(names)}; the fields are {', '.join(get_type_hints(DecoderConfig))}"
+    )

@@ -1,0 +1,68 @@
+"""Causal self-attention with any number of KV heads."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from proof_lm import functional
+from proof_lm.config import DecoderConfig
+from proof_lm.dims import Bool, Float, Hidden, Tensor
+from proof_lm.functional import AttentionBackend, Rotation
+from proof_lm.model.cache import CacheLayer
+from proof_lm.model.linear import Linear
+
+
+@dataclass(frozen=True)
+class AttentionContext:
+    """What every layer of one forward pass shares.
+
+    Attributes:
+        backend: which of the two attention computations runs.
+        mask: (B, 1, 1, S), True where a key may be seen at all; None where all may.
+        rotation: the rotary angles of this call's positions; None without rotary positions.
+    """
+
+    backend: AttentionBackend
+    mask: Bool[Tensor, "B 1 1 S"] | None = None
+    rotation: Rotation | None = None
+
+
+class Attention(nn.Module):
+    """out(attention(rotate(query(x)), rotate(key(x)), value(x))).
+
+    Rows of the query, key and value weights are ordered head by head.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        query_width = config.n_heads * config.head_width
+        kv_width = config.kv_heads * config.head_width
+        self.head_dim = config.head_width
+        self.dropout = config.dropout
+        self.query = Linear(config.d_model, query_width, bias=config.attention_bias)
+        self.key = Linear(config.d_model, kv_width, bias=config.attention_bias)
+        self.value = Linear(config.d_model, kv_width, bias=config.attention_bias)
+        self.out = Linear(query_width, config.d_model, bias=config.attention_out_bias)
+
+    def forward(self, hidden: Hidden, context: AttentionContext, cache: CacheLayer | None = None) -> Hidden:
+        queries = self._split_heads(self.query(hidden))
+        keys = self._split_heads(self.key(hidden))
+        values = self._split_heads(self.value(hidden))
+        if context.rotation is not None:
+            queries = functional.rotate(queries, context.rotation)
+            keys = functional.rotate(keys, context.rotation)
+        if cache is not None:
+            keys, values = cache.extend(keys, values)
+        attended = functional.attention(
+            queries,
+            keys,
+            values,
+            mask=context.mask,
+            causal=True,
+            dropout_probability=self.dropout if self.training else 0.0,
+            backend=context.backend,
+        )
+        return self.out(attended.transpose(1, 2).flatten(2))
+
+    def _split_heads(self, rows: Float[Tensor, "B T X"]) -> Float[Tensor, "B X1 T H"]:
+        return rows.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
