@@ -1,7 +1,7 @@
 """The decoding loop, over any decoder with a cache."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -10,6 +10,7 @@ from proof_lm.errors import InputError
 from proof_lm.generate.sampling import check_sampling, choose
 
 
+@runtime_checkable
 class CachedDecoder(Protocol):
     """What the loop needs of a model."""
 

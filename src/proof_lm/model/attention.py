@@ -6,7 +6,7 @@ from torch import nn
 
 from proof_lm import functional
 from proof_lm.config import DecoderConfig
-from proof_lm.dims import Bool, Float, Hidden, Tensor
+from proof_lm.dims import Bool, Float, Hidden, Keys, Queries, Tensor, Values
 from proof_lm.functional import AttentionBackend, Rotation
 from proof_lm.model.cache import CacheLayer
 from proof_lm.model.linear import Linear
@@ -45,15 +45,23 @@ class Attention(nn.Module):
         self.out = Linear(query_width, config.d_model, bias=config.attention_out_bias)
 
     def forward(self, hidden: Hidden, context: AttentionContext, cache: CacheLayer | None = None) -> Hidden:
-        queries = self._split_heads(self.query(hidden))
-        keys = self._split_heads(self.key(hidden))
-        values = self._split_heads(self.value(hidden))
-        if context.rotation is not None:
-            queries = functional.rotate(queries, context.rotation)
-            keys = functional.rotate(keys, context.rotation)
+        queries = self.split_heads(self.query(hidden))
+        keys = self.split_heads(self.key(hidden))
+        values = self.split_heads(self.value(hidden))
+        queries, keys = self.rotate(queries, keys, context)
         if cache is not None:
             keys, values = cache.extend(keys, values)
-        attended = functional.attention(
+        return self.out(self.merge_heads(self.attend(queries, keys, values, context)))
+
+    def rotate(self, queries: Queries, keys: Keys, context: AttentionContext) -> tuple[Queries, Keys]:
+        """Queries and keys turned by this call's positions; unchanged without rotary positions."""
+        if context.rotation is None:
+            return queries, keys
+        return functional.rotate(queries, context.rotation), functional.rotate(keys, context.rotation)
+
+    def attend(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Queries:
+        """Each query head's mixture of the values that it sees, (B, N, T, H)."""
+        return functional.attention(
             queries,
             keys,
             values,
@@ -62,7 +70,11 @@ class Attention(nn.Module):
             dropout_probability=self.dropout if self.training else 0.0,
             backend=context.backend,
         )
-        return self.out(attended.transpose(1, 2).flatten(2))
 
-    def _split_heads(self, rows: Float[Tensor, "B T X"]) -> Float[Tensor, "B X1 T H"]:
+    def merge_heads(self, attended: Queries) -> Float[Tensor, "B T NH"]:
+        """(B, N, T, H) to (B, T, N * H), head by head."""
+        return attended.transpose(1, 2).flatten(2)
+
+    def split_heads(self, rows: Float[Tensor, "B T X"]) -> Float[Tensor, "B X1 T H"]:
+        """(B, T, heads * H) to (B, heads, T, H), for query heads and KV heads alike."""
         return rows.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

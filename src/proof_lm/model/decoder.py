@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from proof_lm.config import DecoderConfig
-from proof_lm.dims import Float, Hidden, Int, Logits, PositionIds, Scalar, Tensor, TokenIds, TokenMask
+from proof_lm.dims import Bool, Float, Hidden, Int, Logits, PositionIds, Scalar, Tensor, TokenIds, TokenMask
 from proof_lm.errors import CacheError
-from proof_lm.functional import AttentionBackend, Rotation, cross_entropy, dropout, linear, rope_rotation
+from proof_lm.functional import AttentionBackend, cross_entropy, dropout, linear, rope_rotation
 from proof_lm.generate import generate
 from proof_lm.model import inputs
 from proof_lm.model.attention import AttentionContext
@@ -86,7 +86,7 @@ class ProofLM(nn.Module):
             token_ids, padding_mask=padding_mask, position_ids=position_ids, cache=cache
         )
         logits = self.logits(hidden)
-        return logits, None if labels is None else cross_entropy(logits, labels, mask)
+        return logits, None if labels is None else self.loss(logits, labels, mask)
 
     def hidden_states(
         self,
@@ -103,42 +103,47 @@ class ProofLM(nn.Module):
         if cache is not None:
             cache.check(self.config, batch, n_tokens)
         real = inputs.token_mask("padding_mask", padding_mask, token_ids)
-        positions = self._positions(token_ids, real, position_ids, cache)
+        positions = self.positions(token_ids, real, position_ids, cache)
         visible = real if cache is None else cache.stage(positions, real)
 
-        hidden = self.embedding(token_ids)
-        if self.position_embedding is not None:
-            hidden = hidden + self.position_embedding(positions)
-        if real is not None:
-            hidden = hidden.masked_fill(~real[..., None], 0.0)
-        hidden = dropout(hidden, self.config.dropout if self.training else 0.0)
-
-        context = AttentionContext(
-            self.attention_backend,
-            mask=None if visible is None else visible[:, None, None, :],
-            rotation=self.rotation(positions),
-        )
+        hidden = self.embed(token_ids, positions, real)
+        context = self.context(positions, visible)
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, context, None if cache is None else cache.layer(index))
         if cache is not None:
             cache.advance(n_tokens)
         return self.final_norm(hidden)
 
+    def embed(self, token_ids: TokenIds, positions: PositionIds, real: TokenMask | None) -> Hidden:
+        """What enters the first block: token plus (learned) position vectors, and zeros at padding."""
+        hidden: Tensor = self.embedding(token_ids)
+        if self.position_embedding is not None:
+            hidden = hidden + self.position_embedding(positions)
+        if real is not None:
+            hidden = hidden.masked_fill(~real[..., None], 0.0)
+        return dropout(hidden, self.config.dropout if self.training else 0.0)
+
+    def context(self, positions: PositionIds, visible: Bool[Tensor, "B S"] | None) -> AttentionContext:
+        """What every layer of a pass at these positions shares; ``visible`` is None when no key is padding."""
+        rotation = None
+        if self.config.position == "rope":
+            rotation = rope_rotation(
+                positions,
+                self.config.head_width,
+                self.config.rope_theta,
+                self.config.rope_layout,
+                self.embedding.weight.dtype,
+            )
+        mask = None if visible is None else visible[:, None, None, :]
+        return AttentionContext(self.attention_backend, mask, rotation)
+
     def logits(self, hidden: Hidden) -> Logits:
         """The head: hidden states times the (tied or own) head matrix."""
         return linear(hidden, self.head_weight)
 
-    def rotation(self, positions: PositionIds) -> Rotation | None:
-        """The rotary angles at these positions; None where the model has none."""
-        if self.config.position != "rope":
-            return None
-        return rope_rotation(
-            positions,
-            self.config.head_width,
-            self.config.rope_theta,
-            self.config.rope_layout,
-            self.embedding.weight.dtype,
-        )
+    def loss(self, logits: Logits, labels: TokenIds, mask: TokenMask | None) -> Scalar:
+        """The mean of -log p(label) over counted positions, in nats."""
+        return cross_entropy(logits, labels, mask)
 
     @property
     def head_weight(self) -> Float[Tensor, "V D"]:
@@ -201,7 +206,7 @@ class ProofLM(nn.Module):
             padding_mask=padding_mask,
         )
 
-    def _positions(
+    def positions(
         self,
         token_ids: TokenIds,
         real: TokenMask | None,

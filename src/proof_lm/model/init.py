@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from proof_lm.model.decoder import ProofLM
 
 STD = 0.02  # Radford et al. 2018
+RESIDUAL_WRITERS = ("attention.out", "feed_forward.down")
 
 
 @torch.no_grad()
@@ -47,10 +48,9 @@ def _matrices(model: ProofLM) -> Iterator[tuple[Tensor, str]]:
     if model.position_embedding is not None:
         yield model.position_embedding.weight, "embedding"
     for block in model.blocks:
-        writers = (block.attention.out, block.feed_forward.down)
-        for module in block.modules():
+        for name, module in block.named_modules():
             if isinstance(module, Linear):
-                yield module.weight, "residual" if module in writers else "linear"
+                yield module.weight, "residual" if name in RESIDUAL_WRITERS else "linear"
     yield model.head_weight, "linear"
 
 

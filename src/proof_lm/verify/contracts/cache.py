@@ -1,0 +1,118 @@
+"""Tokens in any chunks through a cache give the logits of all tokens at once."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+import torch
+
+from proof_lm.dims import Float, Int, Tensor
+from proof_lm.functional import AttentionBackend
+from proof_lm.verify.contract import Contract
+from proof_lm.verify.probe import Probe
+from proof_lm.verify.subject import Subject
+from proof_lm.verify.verdict import EXACT, Measurement
+
+
+def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+    """Every way to cut 7 tokens into chunks (every split in two and every equal size, for a large subject).
+
+    Free slots of the cache hold NaN. Then the same for rows padded on the left, compared at real tokens; for
+    a cache that is cut back and refilled; and the logits without a cache are taken again after all this, and
+    must have kept every bit.
+    """
+    ids = probe.tokens("cache", n_tokens=probe.n_short)
+    left = probe.ragged_mask(*ids.shape, left=True)
+    for path in subject.paths:
+        whole = subject.logits(ids, path)
+        chunkings = _some_chunkings(probe.n_short) if probe.is_large else _all_chunkings(probe.n_short)
+        yield _compare(subject, probe, path, ids, None, whole, chunkings, "all chunkings")
+        padded = subject.logits(ids, path, padding_mask=left)
+        chunkings = _some_chunkings(probe.n_short)
+        yield _compare(subject, probe, path, ids, left, padded, chunkings, "left padding")
+        yield _cut_back(subject, probe, path, ids, whole)
+        again = float((subject.logits(ids, path) - whole).abs().max())
+        yield Measurement(path, "max |logit after cached calls - before|", again, EXACT)
+
+
+def _compare(
+    subject: Subject,
+    probe: Probe,
+    path: AttentionBackend,
+    ids: Int[Tensor, "B T"],
+    mask: Tensor | None,
+    whole: Float[Tensor, "B T V"],
+    chunkings: Iterator[tuple[int, ...]],
+    case: str,
+) -> Measurement:
+    worst, worst_at = 0.0, ""
+    for sizes in chunkings:
+        difference = (_in_chunks(subject, path, ids, mask, sizes) - whole).abs().amax(-1)
+        if mask is not None:
+            difference = difference.masked_fill(~mask, 0.0)
+        if not float(difference.max()) <= worst:
+            row, position = divmod(int(difference.argmax()), ids.shape[1])
+            worst, worst_at = float(difference.max()), f"chunks {sizes}: row {row}, position {position}"
+    return Measurement(path, f"max |cached - whole|, {case}", worst, probe.logit_bound, worst_at)
+
+
+def _in_chunks(
+    subject: Subject,
+    path: AttentionBackend,
+    ids: Int[Tensor, "B T"],
+    mask: Tensor | None,
+    sizes: Sequence[int],
+) -> Float[Tensor, "B T V"]:
+    cache = subject.new_cache(len(ids), ids.shape[1])
+    outputs = []
+    for chunk, real in zip(
+        ids.split(list(sizes), 1),
+        [None] * len(sizes) if mask is None else mask.split(list(sizes), 1),
+        strict=True,
+    ):
+        outputs.append(subject.logits(chunk, path, padding_mask=real, cache=cache))
+    return torch.cat(outputs, 1)
+
+
+def _cut_back(
+    subject: Subject,
+    probe: Probe,
+    path: AttentionBackend,
+    ids: Int[Tensor, "B T"],
+    whole: Float[Tensor, "B T V"],
+) -> Measurement:
+    """Fill with other tokens, cut back to a common prefix, refill."""
+    kept = ids.shape[1] // 2
+    other = torch.cat([ids[:, :kept], probe.other_tokens(ids[:, kept:], "cut back")], 1)
+    cache = subject.new_cache(len(ids), ids.shape[1])
+    subject.logits(other, path, cache=cache)
+    cache.truncate(kept)
+    refilled = subject.logits(ids[:, kept:], path, cache=cache)
+    error = float((refilled - whole[:, kept:]).abs().max())
+    return Measurement(
+        path, "max |refilled after a cut - whole|", error, probe.logit_bound, f"cut to {kept} tokens"
+    )
+
+
+def _all_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:
+    """Every composition of n_tokens: 2^(n_tokens - 1) of them."""
+    for n_cuts in range(n_tokens):
+        for cuts in combinations(range(1, n_tokens), n_cuts):
+            edges = (0, *cuts, n_tokens)
+            yield tuple(end - start for start, end in pairwise(edges))
+
+
+def _some_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:
+    """Every split in two, and every equal chunk size (the last chunk may be smaller)."""
+    for first in range(1, n_tokens):
+        yield first, n_tokens - first
+    for size in range(1, n_tokens):
+        full, rest = divmod(n_tokens, size)
+        yield (size,) * full + ((rest,) if rest else ())
+
+
+CACHE = Contract(
+    "cache",
+    "Logits with a cache equal those without, for every split and chunking, and the cache leaves no trace.",
+    frozenset({"cache", "padding mask"}),
+    check_cache,
+)

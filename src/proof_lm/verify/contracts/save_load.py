@@ -1,0 +1,68 @@
+"""What is saved is what comes back, to the bit."""
+
+import copy
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from proof_lm.dims import Tensor
+from proof_lm.model import ProofLM
+from proof_lm.verify.contract import Contract
+from proof_lm.verify.probe import Probe
+from proof_lm.verify.subject import Subject
+from proof_lm.verify.verdict import EXACT, Measurement
+from proof_lm.weights import load_proof_lm, save_proof_lm
+
+
+def check_save_load(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+    """In the model's own dtype: through a directory on disk, and through a state dict into a scrambled copy.
+
+    Counted are the tensors that differ in any bit or are missing on one side; then the logits are compared.
+    The copy starts with every parameter at 0.5, so that what a load leaves out shows.
+    """
+    model = copy.copy(subject.native)
+    was_training = model.training
+    model.eval()
+    ids = probe.tokens("save", 2, probe.n_short)
+    try:
+        with torch.no_grad():
+            before = model(ids)[0]
+            with tempfile.TemporaryDirectory() as folder:
+                save_proof_lm(model, Path(folder) / "model")
+                loaded = load_proof_lm(Path(folder) / "model")
+            yield from _compare("directory", model, loaded.eval(), before, ids)
+            del loaded
+            scrambled = copy.deepcopy(model)
+            for parameter in scrambled.parameters():
+                parameter.fill_(0.5)
+            scrambled.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
+            yield from _compare("state dict", model, scrambled, before, ids)
+    finally:
+        model.train(was_training)
+
+
+def _compare(
+    case: str, model: ProofLM, loaded: ProofLM, before: Tensor, ids: Tensor
+) -> Iterator[Measurement]:
+    saved, found = dict(model.named_parameters()), dict(loaded.named_parameters())
+    different = [name for name in saved.keys() | found.keys() if not _same(saved.get(name), found.get(name))]
+    yield Measurement(
+        case, "tensors that differ", float(len(different)), EXACT, ", ".join(sorted(different)[:3])
+    )
+    yield Measurement(case, "max |logit loaded - saved|", float((loaded(ids)[0] - before).abs().max()), EXACT)
+
+
+def _same(saved: Tensor | None, found: Tensor | None) -> bool:
+    return (
+        saved is not None and found is not None and saved.dtype == found.dtype and torch.equal(saved, found)
+    )
+
+
+SAVE_LOAD = Contract(
+    "save-load",
+    "A model saved and loaded has identical tensors and logits.",
+    frozenset({"storage"}),
+    check_save_load,
+)

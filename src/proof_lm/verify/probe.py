@@ -1,0 +1,123 @@
+"""What a subject is probed with: tokens, positions, sizes, all from one seed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from proof_lm import oracle
+from proof_lm.config import DecoderConfig
+from proof_lm.dims import Bool, Int, Tensor
+from proof_lm.verify.subject import Subject
+from proof_lm.verify.tolerance import backward_chain, forward_chain, rounding_bound
+from proof_lm.verify.verdict import Bound
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+LARGE = 10_000_000  # parameters; above it a forward pass is no longer free, so fewer are made
+NUDGE = 2.0**-26  # relative perturbation that measures a condition: small, and far above rounding
+
+
+class Probe:
+    """Random but repeatable inputs for one subject, and the bounds that hold for them.
+
+    Sizes are pairwise different and no powers of two: 3 rows of up to 19 tokens for a small model (the lengths
+    above 16 exist only where the context has room), 2 rows for a large one.
+    """
+
+    def __init__(self, subject: Subject, seed: int) -> None:
+        self.subject = subject
+        self.seed = seed
+        self.is_large = subject.parameter_count > LARGE
+        self.n_rows = 2 if self.is_large else 3
+        context = subject.config.context_length
+        self.n_tokens = 19 if context >= 19 else min(13, context)
+        self.n_short = min(7, context)
+
+    def random(self, name: str) -> np.random.Generator:
+        """A generator of its own for each purpose, so that contracts do not depend on one another."""
+        return np.random.default_rng([self.seed, *name.encode()])
+
+    def tokens(self, name: str, n_rows: int | None = None, n_tokens: int | None = None) -> Int[Tensor, "B T"]:
+        """Token ids, uniform over the vocabulary."""
+        size = (n_rows or self.n_rows, n_tokens or self.n_tokens)
+        ids = self.random(name).integers(self.subject.config.vocab_size, size=size)
+        return torch.from_numpy(ids)
+
+    def other_tokens(self, ids: Int[Tensor, "*n"], name: str) -> Int[Tensor, "*n"]:
+        """For each id a different one."""
+        vocab_size = self.subject.config.vocab_size
+        steps = torch.from_numpy(self.random(name).integers(1, vocab_size, size=tuple(ids.shape)))
+        return (ids + steps) % vocab_size
+
+    def ragged_mask(self, n_rows: int, n_tokens: int, *, left: bool) -> Bool[Tensor, "B T"]:
+        """Row b has b pads (at most T - 2) on the chosen side; so row 0 has none, and they all differ."""
+        pads = torch.arange(n_rows).clamp(max=n_tokens - 2)[:, None]
+        places = torch.arange(n_tokens)[None]
+        return places >= pads if left else places < n_tokens - pads
+
+    @cached_property
+    def logit_bound(self) -> Bound:
+        """How far two right computations of this subject's logits may lie apart.
+
+        The condition is the largest relative change of the oracle's logits when each entry of the embedding
+        changes by a relative 2^-26, up or down at random.
+        """
+        config, ids = self.subject.config, self.tokens("condition").numpy()
+        weights = self.subject.weights()
+        logits = oracle.decoder_forward(config, weights, ids).logits
+        nudged = oracle.decoder_forward(*self._nudged(), ids).logits
+        magnitude = largest(logits)
+        condition = max(1.0, largest_difference(nudged, logits) / (NUDGE * magnitude))
+        return rounding_bound(forward_chain(config, self.n_tokens), magnitude, condition)
+
+    def oracle_gradients(
+        self, ids: Int[Tensor, "B T"], labels: Int[Tensor, "B T"], counted: Bool[Tensor, "B T"]
+    ) -> tuple[dict[str, FloatArray], Bound]:
+        """The oracle's gradient of every parameter, and how far a right one may lie from it.
+
+        The magnitude is the largest entry of any gradient; the condition is measured as for the logits, on
+        the gradients.
+        """
+        config, weights = self.subject.config, self.subject.weights()
+        given = (ids.numpy(), labels.numpy(), counted.numpy())
+        exact = _gradients(config, weights, *given)
+        nudged = _gradients(*self._nudged(), *given)
+        if config.tie_embeddings:
+            nudged["embedding.weight"] += nudged.pop("head.weight")
+        magnitude = max(largest(gradient) for gradient in exact.values())
+        change = max(largest_difference(nudged[name], gradient) for name, gradient in exact.items())
+        condition = max(1.0, change / (NUDGE * magnitude))
+        return exact, rounding_bound(backward_chain(config, ids.shape[1], ids.numel()), magnitude, condition)
+
+    def _nudged(self) -> tuple[DecoderConfig, dict[str, FloatArray]]:
+        """The subject's config and weights with a slightly different embedding, and the head as it was."""
+        config, weights = self.subject.config, dict(self.subject.weights())
+        weights["head.weight"] = weights["embedding.weight" if config.tie_embeddings else "head.weight"]
+        signs = self.random("signs").choice(np.array([-1.0, 1.0]), size=weights["embedding.weight"].shape)
+        weights["embedding.weight"] = weights["embedding.weight"] * (1.0 + NUDGE * signs)
+        return config.with_(tie_embeddings=False), weights
+
+
+def largest(values: FloatArray) -> float:
+    """max |x|, without a second array as large as the first."""
+    return float(max(values.max(), -values.min()))
+
+
+def largest_difference(values: FloatArray, others: FloatArray) -> float:
+    """max |x - y|."""
+    return float(np.abs(values - others).max())
+
+
+def _gradients(
+    config: DecoderConfig, weights: dict[str, FloatArray], ids: IntArray, labels: IntArray, counted: BoolArray
+) -> dict[str, FloatArray]:
+    trace = oracle.decoder_forward(config, weights, ids, labels, counted)
+    gradients = oracle.decoder_backward(config, weights, trace)
+    del gradients["hidden"]
+    return gradients

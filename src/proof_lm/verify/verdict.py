@@ -1,0 +1,152 @@
+"""What a contract measures, and how a measurement becomes a verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """The four things that can be said of a contract."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    INCONCLUSIVE = "inconclusive"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How large a residual rounding alone can make, and from where on only a fault explains it.
+
+    Attributes:
+        rounding: a residual up to this holds.
+        fault: a residual from this on is a violation; between the two nothing is decided.
+        derivation: where the numbers come from.
+    """
+
+    rounding: float
+    fault: float
+    derivation: str
+
+
+EXACT = Bound(0.0, 0.0, "same shapes through the same kernels: every bit must be equal")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number that a contract measured, and what it was held against.
+
+    Attributes:
+        path: the way through the subject, such as ``"explicit"`` or ``"fused"``.
+        quantity: what was measured, in words.
+        measured: the number.
+        bound: for a residual, which must not exceed it; None for a reach, which must exceed zero.
+        where: the place of the worst value, such as ``"row 1, position 3"``.
+    """
+
+    path: str
+    quantity: str
+    measured: float
+    bound: Bound | None
+    where: str = ""
+
+    @property
+    def is_reach(self) -> bool:
+        """Whether this is an influence that there must be, rather than a residual that there must not be."""
+        return self.bound is None
+
+    @property
+    def verdict(self) -> Verdict:
+        """NaN is a violation either way."""
+        if self.bound is None:
+            return Verdict.HOLDS if self.measured > 0 else Verdict.VIOLATED
+        if self.measured <= self.bound.rounding:
+            return Verdict.HOLDS
+        decided = math.isnan(self.measured) or self.measured >= self.bound.fault
+        return Verdict.VIOLATED if decided else Verdict.INCONCLUSIVE
+
+    @property
+    def severity(self) -> tuple[int, float]:
+        """Orders measurements by how near they are to a violation, the nearest last."""
+        rank = [Verdict.HOLDS, Verdict.INCONCLUSIVE, Verdict.VIOLATED].index(self.verdict)
+        if self.bound is None:
+            return rank, -1.0
+        if math.isnan(self.measured):
+            return rank, math.inf
+        return rank, self.measured / self.bound.rounding if self.bound.rounding else self.measured
+
+
+@dataclass(frozen=True)
+class ContractResult:
+    """One contract's verdict on one subject, with the evidence.
+
+    Attributes:
+        name: the contract.
+        statement: what it says, in a sentence.
+        verdict: the worst of its measurements' verdicts.
+        measurements: the evidence.
+        reason: why it does not apply, or what the subject raised.
+        seconds: wall time.
+    """
+
+    name: str
+    statement: str
+    verdict: Verdict
+    measurements: tuple[Measurement, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def worst(self) -> Measurement | None:
+        """The measurement nearest to, or furthest into, a violation."""
+        return max(self.measurements, key=lambda m: m.severity, default=None)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths measured, in order of first appearance."""
+        return tuple(dict.fromkeys(m.path for m in self.measurements))
+
+
+@dataclass
+class Verification:
+    """The results of one run over one subject, complete or cut short.
+
+    Attributes:
+        target: what was verified.
+        seed: of every random choice.
+        planned: names of the contracts that were to be decided.
+        results: those that were.
+    """
+
+    target: str
+    seed: int
+    planned: tuple[str, ...]
+    results: list[ContractResult] = field(default_factory=list)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Contracts that the run did not get to."""
+        return self.planned[len(self.results) :]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many contracts got this verdict."""
+        return sum(result.verdict is verdict for result in self.results)
+
+    @property
+    def exit_status(self) -> int:
+        """0 when all hold, 1 when something is violated, 3 when nothing is but something is undecided."""
+        if self.count(Verdict.VIOLATED):
+            return 1
+        undecided = bool(self.undecided) or bool(self.count(Verdict.INCONCLUSIVE))
+        return 3 if undecided or not self.count(Verdict.HOLDS) else 0
+
+
+def worst_verdict(measurements: tuple[Measurement, ...]) -> Verdict:
+    """Violated if any is, else inconclusive if any is or if nothing was measured, else holds."""
+    verdicts = {m.verdict for m in measurements}
+    for verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.HOLDS if verdicts else Verdict.INCONCLUSIVE
