@@ -1,20 +1,22 @@
-"""Runs the suite with shapes checked: jaxtyping and beartype wrap the annotated functions of the package that work on tensors."""
+"""Runs the suite with shapes checked.
+
+jaxtyping and beartype wrap the annotated functions of every package that works on tensors; the oracle checks its own
+shapes.
+"""
 
 import os
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-from jaxtyping import install_import_hook
-
-CHECKED = ("functional", "generate", "model", "text", "verify", "weights")  # the oracle checks its own shapes
-
-with install_import_hook([f"proof_lm.{name}" for name in CHECKED], "beartype.beartype"):
-    import proof_lm.text
-    import proof_lm.verify  # noqa: F401 - imports the rest
 
 import numpy as np
 import pytest
 import torch
+from jaxtyping import install_import_hook
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+CHECKED = ("functional", "generate", "model", "text", "verify", "weights")
+
+with install_import_hook([f"proof_lm.{name}" for name in CHECKED], "beartype.beartype"):
+    import proof_lm.text
+    import proof_lm.verify  # noqa: F401 - imports the rest
 
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it brings
 

@@ -23,7 +23,6 @@ class CachedDecoder(Protocol):
         """Logits after the last of these tokens, which continue the cache and are in it afterwards."""
 
 
-@torch.no_grad()
 def stream(
     model: CachedDecoder,
     token_ids: TokenIds,
@@ -66,7 +65,8 @@ def stream(
     stops = torch.tensor(list(stop_ids), dtype=torch.int64, device=device)
     cache = model.new_cache(token_ids.shape[0], token_ids.shape[1] + max_new_tokens - 1)
     finished = torch.zeros(token_ids.shape[0], dtype=torch.bool, device=device)
-    logits = model.next_logits(token_ids, cache=cache, padding_mask=padding_mask)
+    with torch.no_grad():  # not around the loop: the caller's code runs between two steps
+        logits = model.next_logits(token_ids, cache=cache, padding_mask=padding_mask)
     tokens = token_ids[:, -1]
     for step in range(max_new_tokens):
         drawn = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
@@ -75,7 +75,8 @@ def stream(
         finished = finished | torch.isin(tokens, stops)
         if step + 1 == max_new_tokens or (len(stops) and finished.all()):
             return
-        logits = model.next_logits(tokens[:, None], cache=cache)
+        with torch.no_grad():
+            logits = model.next_logits(tokens[:, None], cache=cache)
 
 
 def generate(

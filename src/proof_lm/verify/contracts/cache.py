@@ -14,9 +14,9 @@ from proof_lm.verify.verdict import EXACT, Measurement
 
 
 def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
-    """Every way to cut 7 tokens into chunks (every split in two and every equal size, for a large subject).
+    """Every way to cut 7 tokens into chunks (every split in two, and chunks of 1, 2 and 3, for a large subject).
 
-    Free slots of the cache hold NaN. Then the same for rows padded on the left, compared at real tokens; for
+    Free slots of the cache hold NaN. Then chunks of 1, 2 and 3 for rows padded on the left, at real tokens; for
     a cache that is cut back and refilled; and the logits without a cache are taken again after all this, and
     must have kept every bit.
     """
@@ -24,10 +24,10 @@ def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     left = probe.ragged_mask(*ids.shape, left=True)
     for path in subject.paths:
         whole = subject.logits(ids, path)
-        chunkings = _some_chunkings(probe.n_short) if probe.is_large else _all_chunkings(probe.n_short)
+        chunkings = _large_chunkings(probe.n_short) if probe.is_large else _all_chunkings(probe.n_short)
         yield _compare(subject, probe, path, ids, None, whole, chunkings, "all chunkings")
         padded = subject.logits(ids, path, padding_mask=left)
-        chunkings = _some_chunkings(probe.n_short)
+        chunkings = _equal_chunks(probe.n_short)
         yield _compare(subject, probe, path, ids, left, padded, chunkings, "left padding")
         yield _cut_back(subject, probe, path, ids, whole)
         again = float((subject.logits(ids, path) - whole).abs().max())
@@ -101,11 +101,16 @@ def _all_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:
             yield tuple(end - start for start, end in pairwise(edges))
 
 
-def _some_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:
-    """Every split in two, and every equal chunk size (the last chunk may be smaller)."""
+def _large_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:
+    """Every split in two, and chunks of 1, 2 and 3."""
     for first in range(1, n_tokens):
         yield first, n_tokens - first
-    for size in range(1, n_tokens):
+    yield from _equal_chunks(n_tokens)
+
+
+def _equal_chunks(n_tokens: int) -> Iterator[tuple[int, ...]]:
+    """Chunks of 1, of 2 and of 3 tokens; the last may be smaller."""
+    for size in range(1, min(3, n_tokens) + 1):
         full, rest = divmod(n_tokens, size)
         yield (size,) * full + ((rest,) if rest else ())
 

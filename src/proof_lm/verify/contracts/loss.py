@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from proof_lm.dims import Float, Int, Tensor
+from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
@@ -33,20 +34,17 @@ def check_loss(subject: Subject, probe: Probe) -> Iterator[Measurement]:
             ids.numel() + subject.config.vocab_size, float(np.abs(terms).max()), condition=2.0
         )
         for case, mask in (("no mask", None), ("ragged mask", ragged)):
-            with torch.no_grad():
-                loss = float(subject.loss(ids, labels, mask, path))
+            loss = _loss(subject, ids, labels, mask, path)
             error = abs(loss - _formula(terms, labels, mask))
             yield Measurement(path, f"|loss - formula|, {case}", error, bound)
         yield from _move_labels(subject, path, ids, labels, others, ragged, terms, bound)
-        with torch.no_grad():
-            empty = float(subject.loss(ids, labels, torch.zeros_like(ragged), path))
+        empty = _loss(subject, ids, labels, torch.zeros_like(ragged), path)
         yield Measurement(path, "|loss| with nothing counted", abs(empty), EXACT)
 
 
-@torch.no_grad()
 def _move_labels(
     subject: Subject,
-    path: str,
+    path: AttentionBackend,
     ids: Int[Tensor, "B T"],
     labels: Int[Tensor, "B T"],
     others: Int[Tensor, "B T"],
@@ -54,12 +52,12 @@ def _move_labels(
     terms: NDArray[np.float64],
     bound: Bound,
 ) -> Iterator[Measurement]:
-    base = float(subject.loss(ids, labels, mask, path))  # type: ignore[arg-type]
+    base = _loss(subject, ids, labels, mask, path)
     worst, worst_at, stray, stray_at = 0.0, "", 0.0, ""
     for row, position in np.ndindex(*labels.shape):
         changed = labels.clone()
         changed[row, position] = others[row, position]
-        loss = float(subject.loss(ids, changed, mask, path))  # type: ignore[arg-type]
+        loss = _loss(subject, ids, changed, mask, path)
         where = f"label at row {row}, position {position}"
         error = abs(loss - _formula(terms, changed, mask))
         if not error <= worst:
@@ -68,6 +66,17 @@ def _move_labels(
             stray, stray_at = abs(loss - base), where
     yield Measurement(path, "max |loss - formula| as each label moves", worst, bound, worst_at)
     yield Measurement(path, "max |change| as uncounted labels move", stray, EXACT, stray_at)
+
+
+@torch.no_grad()
+def _loss(
+    subject: Subject,
+    ids: Int[Tensor, "B T"],
+    labels: Int[Tensor, "B T"],
+    mask: Tensor | None,
+    path: AttentionBackend,
+) -> float:
+    return float(subject.loss(ids, labels, mask, path))
 
 
 def _log_probabilities(logits: Float[Tensor, "B T V"]) -> NDArray[np.float64]:

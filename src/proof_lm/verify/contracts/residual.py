@@ -47,22 +47,26 @@ def _check_identity(
     yield Measurement(path, "max |gradient - upstream|, silent branches", error, EXACT, name)
 
 
-@torch.no_grad()
 def _check_branches(
     subject: Subject, name: str, inputs: Float[Tensor, "B T D"], path: AttentionBackend
 ) -> Iterator[Measurement]:
     places = torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
-    normed = subject.run_pointwise(f"{name}.attention_norm", inputs)
-    middle = inputs + subject.run_layer(f"{name}.attention", normed, places, path)
-    normed = subject.run_pointwise(f"{name}.feed_forward_norm", middle)
-    whole = middle + subject.run_pointwise(f"{name}.feed_forward", normed)
-    for case, edits, expected in (
-        ("x + attention(norm(x))", NO_FEED_FORWARD, middle),
-        ("y + feed_forward(norm(y))", {}, whole),
-    ):
-        found = subject.run_layer(name, inputs, places, path, edits)
+    with torch.no_grad():
+        normed = subject.run_pointwise(f"{name}.attention_norm", inputs)
+        middle = inputs + subject.run_layer(f"{name}.attention", normed, places, path)
+        normed = subject.run_pointwise(f"{name}.feed_forward_norm", middle)
+        whole = middle + subject.run_pointwise(f"{name}.feed_forward", normed)
+        found = {
+            "x + attention(norm(x))": (
+                subject.run_layer(name, inputs, places, path, NO_FEED_FORWARD),
+                middle,
+            ),
+            "y + feed_forward(norm(y))": (subject.run_layer(name, inputs, places, path), whole),
+        }
+    for case, (output, expected) in found.items():
         bound = rounding_bound(forward_chain(subject.config, inputs.shape[1]), float(expected.abs().max()))
-        yield Measurement(path, f"max |block - ({case})|", float((found - expected).abs().max()), bound, name)
+        error = float((output - expected).abs().max())
+        yield Measurement(path, f"max |block - ({case})|", error, bound, name)
 
 
 RESIDUAL = Contract(

@@ -1,0 +1,58 @@
+"""Sound decoders are accepted: every contract, over every value of every enumerated config field."""
+
+import pytest
+
+from proof_lm.config import DecoderConfig
+from proof_lm.model import ProofLM
+from proof_lm.presets import CHAPTER
+from proof_lm.presets import MODERN as MODERN_PRESET
+from proof_lm.verify import CONTRACTS, Subject, Verdict, randomized, verify
+from sizes import LEARNED, MODERN, SMALL
+
+CONFIGS = {
+    "chapter": CHAPTER,
+    "modern": MODERN_PRESET,
+    "gqa, half layout, swiglu, untied": MODERN,
+    "learned, gelu_tanh": LEARNED,
+    "mqa, relu, no norm bias": SMALL.with_(n_kv_heads=1, activation="relu", norm_bias=False),
+    "no positions, gated gelu, mixed biases": SMALL.with_(
+        position="none", feed_forward="gated", attention_bias=False, dropout=0.3
+    ),
+    "rmsnorm, interleaved, out bias alone": SMALL.with_(
+        norm="rmsnorm", attention_bias=False, feed_forward_bias=False, norm_eps=1e-3, rope_theta=500.0
+    ),
+    "heads wider than the model": SMALL.with_(d_model=10, n_heads=4, n_kv_heads=2, head_dim=14),
+    "one head, one layer": SMALL.with_(n_layers=1, n_heads=1, n_kv_heads=1, head_dim=24, activation="silu"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_contract_holds_or_does_not_apply_to_a_sound_decoder(name: str) -> None:
+    config = CONFIGS[name]
+    verification = verify(Subject(name, randomized(config, seed=7)), seed=11)
+    for result in verification.results:
+        assert result.verdict is _expected(config, result.name), (result.name, result.reason, result.worst)
+    assert verification.exit_status == 0
+
+
+def _expected(config: DecoderConfig, contract: str) -> Verdict:
+    unrotated = contract == "rope" and config.position != "rope"
+    return Verdict.NOT_APPLICABLE if unrotated else Verdict.HOLDS
+
+
+def test_a_contract_that_does_not_apply_says_why() -> None:
+    rope = [contract for contract in CONTRACTS if contract.name == "rope"]
+    (result,) = verify(Subject("learned", randomized(LEARNED, 0)), rope).results
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert "position is 'learned'" in result.reason
+
+
+def test_freshly_initialized_weights_hold_too() -> None:
+    assert verify(Subject("initial", ProofLM(SMALL)), seed=3).exit_status == 0
+
+
+def test_the_same_seed_measures_the_same() -> None:
+    quick = [c for c in CONTRACTS if c.name in ("oracle-logits", "oracle-gradients", "rope", "masked-loss")]
+    runs = [verify(Subject("again", randomized(SMALL, 1)), quick, seed=5) for _ in range(2)]
+    first, second = ([m.measured for r in run.results for m in r.measurements] for run in runs)
+    assert first == second

@@ -1,0 +1,60 @@
+"""What a person and a machine read."""
+
+import io
+import json
+import math
+
+from rich.console import Console
+
+from proof_lm.verify.report import render, to_dict
+from proof_lm.verify.verdict import EXACT, Bound, ContractResult, Measurement, Verdict, Verification
+
+BOUND = Bound(rounding=1e-12, fault=1e-7, derivation="derived [somehow]")
+
+
+def test_the_table_fits_80_columns_and_violations_say_where() -> None:
+    lines = _rendered(_verification(), width=80).splitlines()
+    table = lines[: next(i for i, line in enumerate(lines) if not line.strip())]
+    assert all(len(line) <= 80 for line in table)
+    text = "\n".join(lines)
+    assert "causality: violated" in text
+    assert "explicit: max |change| = 0.5, must not exceed 0, at row 1: token 3 moves position 2" in text
+    assert "rope: not applicable" in text
+    assert "nothing [is] rotated" in text
+    assert "1 holds, 1 violated, 1 not applicable; 3 of 4 contracts decided" in text
+    assert "not decided: padding" in text
+
+
+def test_the_json_is_strict_and_complete() -> None:
+    document = json.loads(json.dumps(to_dict(_verification()), allow_nan=False))
+    assert document["format"] == "proof-lm/verification"
+    assert document["version"] == 1
+    assert document["exit_status"] == 1
+    assert document["undecided"] == ["padding"]
+    assert document["counts"] == {"holds": 1, "violated": 1, "inconclusive": 0, "not applicable": 1}
+    causality = document["contracts"][1]
+    assert [m["verdict"] for m in causality["measurements"]] == ["violated", "violated", "violated"]
+    assert causality["measurements"][1]["measured"] == "nan"
+    assert causality["measurements"][2]["bound"] is None
+    assert document["contracts"][0]["measurements"][0]["derivation"] == "derived [somehow]"
+
+
+def _verification() -> Verification:
+    leak = Measurement("explicit", "max |change|", 0.5, EXACT, "row 1: token 3 moves position 2")
+    nan = Measurement("fused", "max |change|", math.nan, BOUND)
+    reach = Measurement("fused", "min |change|", 0.0, None)
+    results = [
+        ContractResult(
+            "oracle-logits", "Equal.", Verdict.HOLDS, (Measurement("explicit", "q", 1e-15, BOUND),), "", 1.0
+        ),
+        ContractResult("causality", "No leak.", Verdict.VIOLATED, (leak, nan, reach)),
+        ContractResult("rope", "Turns.", Verdict.NOT_APPLICABLE, reason="nothing [is] rotated"),
+    ]
+    return Verification("a [bold] name", 0, ("oracle-logits", "causality", "rope", "padding"), results)
+
+
+def _rendered(verification: Verification, width: int) -> str:
+    stream = io.StringIO()
+    console = Console(width=width, file=stream)
+    render(verification, console)
+    return stream.getvalue()

@@ -1,0 +1,73 @@
+"""The subject is looked at, and left as it was."""
+
+import copy
+
+import pytest
+import torch
+
+from proof_lm.model import ProofLM
+from proof_lm.verify import Subject, randomized, verify
+from sizes import SMALL
+
+
+def test_verification_changes_nothing_of_the_model_it_is_given() -> None:
+    model = randomized(SMALL.with_(dropout=0.2), 0).train()
+    before = copy.deepcopy(model.state_dict())
+    verify(Subject("model", model))
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert model.attention_backend == "fused"
+
+
+def test_an_edit_is_undone_to_the_bit_even_after_an_error() -> None:
+    subject = Subject("model", randomized(SMALL, 0))
+    weight = subject.module.embedding.weight
+    before = weight.detach().clone()
+
+    def fail() -> None:
+        with subject.edited("embedding.weight", 3, torch.nan):
+            assert weight[3].isnan().all()
+            raise RuntimeError("in between")
+
+    with pytest.raises(RuntimeError, match="in between"):
+        fail()
+    assert torch.equal(weight, before)
+
+
+def test_the_oracle_reads_the_subjects_own_memory() -> None:
+    subject = Subject("model", randomized(SMALL, 0))
+    with subject.edited("embedding.weight", 0, 7.0):
+        assert (subject.weights()["embedding.weight"][0] == 7.0).all()
+
+
+def test_a_path_is_switched_for_the_call_only() -> None:
+    subject = Subject("model", ProofLM(SMALL))
+    with subject.on("explicit") as module:
+        assert module.attention_backend == "explicit"
+    assert subject.module.attention_backend == "fused"
+
+
+def test_edits_that_a_layer_lacks_are_skipped_and_others_last_one_call() -> None:
+    subject = Subject("model", randomized(SMALL.with_(attention_out_bias=False), 0))
+    hidden = torch.randn(1, 4, SMALL.d_model, dtype=torch.float64)
+    places = torch.arange(4)[None]
+    name = "blocks.0.attention"
+    sound = subject.run_layer(name, hidden, places, "explicit")
+    silent = subject.run_layer(name, hidden, places, "explicit", {"out.weight": 0.0, "out.bias": 5.0})
+    assert (silent == 0.0).all()
+    assert torch.equal(subject.run_layer(name, hidden, places, "explicit"), sound)
+
+
+def test_an_error_of_the_subject_is_a_violation_that_says_what_was_raised() -> None:
+    class Breaks(ProofLM):
+        def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("no head today")
+
+    model = randomized(SMALL, 0)
+    model.__class__ = Breaks
+    result = verify(Subject("broken", model)).results[0]
+    assert result.verdict == "violated"
+    assert result.reason == "raised RuntimeError: no head today"
