@@ -51,7 +51,7 @@ class DecoderConfig:
         initialization: ``"normal"`` N(0, 0.02^2), biases 0; ``"gpt2"`` the same with the std of projections
             that write to the residual stream divided by sqrt(2 n_layers) (Radford et al. 2019);
             ``"truncated_normal"`` linear layers with variance 2/(d_in + d_out) and the embedding with std 1,
-            both cut at 3 std (Stanford CS336).
+            both cut at 3 std (Stanford CS336). A tied matrix is drawn as the head.
     """
 
     vocab_size: int

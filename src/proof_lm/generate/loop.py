@@ -1,6 +1,7 @@
 """The decoding loop, over any decoder with a cache."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -35,7 +36,7 @@ def stream(
     stop_ids: Sequence[int] = (),
     padding_mask: Tensor | None = None,
 ) -> Iterator[Int[Tensor, " B"]]:
-    """Yields each step's token of every row, as it is decided; ends early when all rows have stopped.
+    """An iterator over each step's token of every row, as it is decided; ends early when all rows have stopped.
 
     A row that has drawn one of ``stop_ids`` repeats it until the others are done, without any effect on them.
 
@@ -54,29 +55,56 @@ def stream(
         InputError: a setting out of range, or padding on the right.
     """
     check_sampling(temperature, top_k, top_p)
-    if max_new_tokens < 0:
-        raise InputError(f"max_new_tokens must not be negative, got {max_new_tokens}")
-    if padding_mask is not None and not padding_mask[:, -1].all():
-        raise InputError("prompts must be padded on the left: their continuation follows the last column")
-    if max_new_tokens == 0:
-        return
+    _check_prompt(token_ids, padding_mask, max_new_tokens)
     device = token_ids.device
     generator = None if seed is None else torch.Generator(device).manual_seed(seed)
     stops = torch.tensor(list(stop_ids), dtype=torch.int64, device=device)
+    choose_next = partial(choose, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
+    if max_new_tokens == 0:
+        return iter(())
     cache = model.new_cache(token_ids.shape[0], token_ids.shape[1] + max_new_tokens - 1)
-    finished = torch.zeros(token_ids.shape[0], dtype=torch.bool, device=device)
+    return _steps(model, token_ids, max_new_tokens, cache, choose_next, stops, padding_mask)
+
+
+def _steps(
+    model: CachedDecoder,
+    token_ids: TokenIds,
+    max_new_tokens: int,
+    cache: Any,
+    choose_next: Callable[[Tensor], Tensor],
+    stops: Int[Tensor, " n"],
+    padding_mask: Tensor | None,
+) -> Iterator[Int[Tensor, " B"]]:
     with torch.no_grad():  # not around the loop: the caller's code runs between two steps
         logits = model.next_logits(token_ids, cache=cache, padding_mask=padding_mask)
     tokens = token_ids[:, -1]
+    finished = torch.zeros_like(tokens, dtype=torch.bool)
     for step in range(max_new_tokens):
-        drawn = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
-        tokens = torch.where(finished, tokens, drawn)
+        tokens = torch.where(finished, tokens, choose_next(logits))
         yield tokens
         finished = finished | torch.isin(tokens, stops)
         if step + 1 == max_new_tokens or (len(stops) and finished.all()):
             return
         with torch.no_grad():
             logits = model.next_logits(tokens[:, None], cache=cache)
+
+
+def _check_prompt(token_ids: Tensor, padding_mask: Tensor | None, max_new_tokens: int) -> None:
+    if max_new_tokens < 0:
+        raise InputError(f"max_new_tokens must not be negative, got {max_new_tokens}")
+    if token_ids.dim() != 2 or 0 in token_ids.shape:
+        raise InputError(
+            f"token_ids must have shape (batch, time), neither of them 0, got {tuple(token_ids.shape)}"
+        )
+    if padding_mask is None:
+        return
+    if padding_mask.shape != token_ids.shape:
+        raise InputError(
+            f"padding_mask must have the shape of token_ids, {tuple(token_ids.shape)}, got "
+            f"{tuple(padding_mask.shape)}"
+        )
+    if not padding_mask[:, -1].all():
+        raise InputError("prompts must be padded on the left: their continuation follows the last column")
 
 
 def generate(

@@ -113,16 +113,19 @@ class KVCache:
         """Row b becomes what row ``rows[b]`` was, as beam search needs."""
         if rows.shape != (self.batch_size,):
             raise CacheError(f"rows must have shape ({self.batch_size},), got {tuple(rows.shape)}")
+        if rows.min() < 0 or rows.max() >= self.batch_size:
+            raise CacheError(f"rows must lie in [0, {self.batch_size}), got {rows.tolist()}")
         self.keys = self.keys.index_select(1, rows)
         self.values = self.values.index_select(1, rows)
         self.positions = self.positions.index_select(0, rows)
         self.visible = self.visible.index_select(0, rows)
 
-    def check(self, config: DecoderConfig, batch_size: int, n_tokens: int) -> None:
-        """Whether ``n_tokens`` more of ``batch_size`` rows fit.
+    def check(self, config: DecoderConfig, dtype: torch.dtype, batch_size: int, n_tokens: int) -> None:
+        """Whether ``n_tokens`` more of ``batch_size`` rows fit, of a model with this config and dtype.
 
         Raises:
-            CacheError: another model's cache, another batch size, too few free slots, or gradients wanted.
+            CacheError: another model's cache, another dtype or batch size, too few free slots, or gradients
+                wanted.
         """
         n_layers, rows, n_kv_heads, capacity, head_dim = self.keys.shape
         found, wanted = (
@@ -133,6 +136,8 @@ class KVCache:
             raise CacheError(
                 f"the cache was made for (n_layers, n_kv_heads, head_dim) = {found}, the model has {wanted}"
             )
+        if self.keys.dtype != dtype:
+            raise CacheError(f"the cache holds {self.keys.dtype}, the model computes in {dtype}")
         if rows != batch_size:
             raise CacheError(f"the cache holds {rows} rows, token_ids has {batch_size}")
         if self.length + n_tokens > capacity:

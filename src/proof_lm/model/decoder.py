@@ -101,7 +101,7 @@ class ProofLM(nn.Module):
         inputs.check_tokens(self.config, token_ids, start)
         batch, n_tokens = token_ids.shape
         if cache is not None:
-            cache.check(self.config, batch, n_tokens)
+            cache.check(self.config, self.embedding.weight.dtype, batch, n_tokens)
         real = inputs.token_mask("padding_mask", padding_mask, token_ids)
         positions = self.positions(token_ids, real, position_ids, cache)
         visible = real if cache is None else cache.stage(positions, real)

@@ -90,8 +90,8 @@ def token_mask(name: str, mask: Tensor | None, token_ids: Tensor) -> Bool[Tensor
 
 
 def _check_integers(name: str, ids: Tensor) -> None:
-    if ids.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
-        raise InputError(f"{name} must hold integers (int64), got {ids.dtype}")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{name} must hold integers (int64 or int32), got {ids.dtype}")
 
 
 def _check_range(name: str, ids: Tensor, limit: int | None, limit_name: str) -> None:

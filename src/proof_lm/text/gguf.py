@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers
-from gguf import GGUFReader
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from proof_lm.errors import TextError
+from proof_lm.gguf_reader import BoundedReader
 from proof_lm.text.subword import SubwordTokenizer
 
 # Splits before BPE, by the name in tokenizer.ggml.pre (llama.cpp, src/llama-vocab.cpp). Other names are
@@ -105,7 +104,7 @@ class _Metadata:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fields = _Reader(path).fields
+            self._fields = BoundedReader(path).fields
         except (OSError, ValueError, IndexError, KeyError, OverflowError, TypeError) as error:
             raise TextError(f"cannot read {path} as GGUF, is it cut off or damaged? ({error})") from error
 
@@ -136,17 +135,3 @@ class _Metadata:
         if not 0 <= token_id < n_tokens:
             raise TextError(f"{self.path}: tokenizer.ggml.{name} is {token_id}, with {n_tokens} tokens")
         return token_id
-
-
-class _Reader(GGUFReader):  # type: ignore[misc]
-    """A reader that stops at the end of the file, where the library's goes on with empty arrays, for ever."""
-
-    data: Any
-
-    def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
-        if isinstance(self.data, np.memmap):
-            self.data = self.data.view(np.ndarray)  # still mapped, but slices cost a third
-        end = offset + int(count) * np.dtype(dtype).itemsize
-        if end > len(self.data):
-            raise ValueError(f"the file ends before byte {end}")
-        return super()._get(offset, dtype, count, override_order)

@@ -69,6 +69,17 @@ class Subject:
         finally:
             self.module.attention_backend = before
 
+    @contextmanager
+    def native_in_eval(self) -> Iterator[ProofLM]:
+        """The model as it was given, in eval mode for the time being; each module's own mode comes back."""
+        modes = {module: module.training for module in self.native.modules()}
+        self.native.eval()
+        try:
+            yield self.native
+        finally:
+            for module, training in modes.items():
+                module.training = training
+
     @torch.no_grad()
     def logits(
         self,

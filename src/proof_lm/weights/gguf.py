@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from gguf import GGUFReader
 from gguf.quants import dequantize
 from torch import Tensor
 
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
+from proof_lm.gguf_reader import BoundedReader
 from proof_lm.model import ProofLM
 from proof_lm.weights.mapping import Source, interleaved_to_half, load_mapped, make_config, rename
 from proof_lm.weights.store import first_few
@@ -118,7 +118,7 @@ class _GgufStore:
     def __init__(self, path: Path) -> None:
         self.where = path
         try:
-            self._reader = _Reader(path)
+            self._reader = BoundedReader(path)
             self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
             self.shapes = {
                 name: tuple(int(size) for size in reversed(tensor.shape.tolist()))
@@ -178,17 +178,3 @@ class _GgufStore:
         except (NotImplementedError, ValueError) as error:
             raise WeightsError(f"{self.where}: cannot dequantise {name}: {error}") from error
         return torch.from_numpy(np.require(values, np.float32, ["C", "W"]))
-
-
-class _Reader(GGUFReader):  # type: ignore[misc]
-    """A reader that stops at the end of the file, where the library's goes on with empty arrays, for ever."""
-
-    data: Any
-
-    def _get(self, offset: int, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
-        if isinstance(self.data, np.memmap):
-            self.data = self.data.view(np.ndarray)  # still mapped, but slices cost a third
-        end = offset + int(count) * np.dtype(dtype).itemsize
-        if end > len(self.data):
-            raise ValueError(f"the file ends before byte {end}")
-        return super()._get(offset, dtype, count, override_order)
