@@ -35,7 +35,8 @@ def silu(inputs: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
 
 
 def _sigmoid_gate(inputs: Float[Tensor, "*rows"], linear: float, cubic: float) -> Float[Tensor, "*rows"]:
-    outputs: Tensor = _SigmoidGate.apply(widen(inputs), linear, cubic)[0]  # type: ignore[no-untyped-call]
+    compute = _SigmoidGate.apply if torch.is_grad_enabled() else _SigmoidGate.forward
+    outputs: Tensor = compute(widen(inputs), linear, cubic)[0]
     return outputs.to(inputs.dtype)
 
 

@@ -38,7 +38,10 @@ def rms_norm(
 
 def _normalize(inputs: Float[Tensor, "*rows D"], eps: float, *, center: bool) -> Float[Tensor, "*rows D"]:
     """n = c / sqrt(mean(c^2) + eps), where c = x - mean(x) if ``center``, else x."""
-    normalized: Tensor = _Normalize.apply(inputs, eps, center)[0]  # type: ignore[no-untyped-call]
+    compute = (
+        _Normalize.apply if torch.is_grad_enabled() else _Normalize.forward
+    )  # the latter costs a decoding step less
+    normalized: Tensor = compute(inputs, eps, center)[0]
     return normalized
 
 

@@ -43,6 +43,9 @@ def rotate(vectors: Float[Tensor, "B N T H"], rotation: Rotation) -> Float[Tenso
         first, second = vectors.unflatten(-1, (-1, 2)).unbind(-1)
     else:
         first, second = vectors.chunk(2, dim=-1)
-    turned = (first * cos - second * sin, first * sin + second * cos)
+    turned = (
+        torch.addcmul(first * cos, second, sin, value=-1.0),
+        torch.addcmul(first * sin, second, cos),
+    )
     whole = torch.stack(turned, -1).flatten(-2) if layout == "interleaved" else torch.cat(turned, -1)
     return whole.to(vectors.dtype)
