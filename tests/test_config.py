@@ -62,7 +62,11 @@ def test_a_flag_must_be_a_boolean(field: str, value: object) -> None:
 
 
 NUMBERS = {
-    "norm_eps": ("at least 0", [-1e-9, float("nan"), float("inf"), "1e-5", True, None], [0, 0.0, 1e-5, 1]),
+    "norm_eps": (
+        "greater than 0",
+        [-1e-9, 0, 0.0, float("nan"), float("inf"), "1e-5", True, None],
+        [1e-5, 1],
+    ),
     "rope_theta": (
         "greater than 0",
         [0, 0.0, -1.0, float("nan"), float("inf"), "1", False, None],
@@ -252,5 +256,5 @@ def test_text_that_is_no_config_is_refused() -> None:
         DecoderConfig.from_dict({**REQUIRED, "heads": 2})
     with refuse("n_layers must be a positive integer, got 2.0"):
         DecoderConfig.from_json(json.dumps({**REQUIRED, "n_layers": 2.0}))
-    with refuse("norm_eps must be a finite number at least 0, got nan"):
+    with refuse("norm_eps must be a finite number greater than 0, got nan"):
         DecoderConfig.from_json(json.dumps({**REQUIRED, "norm_eps": float("nan")}))

@@ -175,7 +175,7 @@ class DecoderConfig:
             raise ConfigError(
                 f"head_dim must be even when position is 'rope', which rotates pairs, got head_dim = {self.head_dim}"
             )
-        _require_number("norm_eps", self.norm_eps, "at least 0", lambda x: x >= 0)
+        _require_number("norm_eps", self.norm_eps, "greater than 0", lambda x: x > 0)
         _require_number("rope_theta", self.rope_theta, "greater than 0", lambda x: x > 0)
         _require_number("dropout", self.dropout, "at least 0 and less than 1", lambda x: 0 <= x < 1)
 

@@ -66,6 +66,9 @@ def test_list_and_explain_name_every_contract() -> None:
     [
         (["no-such-thing"], "no target 'no-such-thing'"),
         (["--only", "nonsense"], "no contract named 'nonsense'; there are oracle-logits"),
+        (["--only", ","], "no contract named ''"),
+        (["--explain", ""], "no contract named ''"),
+        ([""], "no target ''"),
         (["--explain", "nonsense"], "no contract named 'nonsense'"),
         (["--json", "/no/such/folder/file.json"], "there is no directory /no/such/folder"),
         (["--json", "/"], "is a directory; name a file"),

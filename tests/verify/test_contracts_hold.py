@@ -1,6 +1,7 @@
 """Sound decoders are accepted: every contract, over every value of every enumerated config field."""
 
 import pytest
+import torch
 
 from proof_lm.config import DecoderConfig
 from proof_lm.model import ProofLM
@@ -24,6 +25,42 @@ CONFIGS = {
     "heads wider than the model": SMALL.with_(d_model=10, n_heads=4, n_kv_heads=2, head_dim=14),
     "one head, one layer": SMALL.with_(n_layers=1, n_heads=1, n_kv_heads=1, head_dim=24, activation="silu"),
 }
+
+
+TINY = {
+    "two tokens": SMALL.with_(vocab_size=2),
+    "one token": SMALL.with_(vocab_size=1),
+    "context of two": SMALL.with_(context_length=2),
+    "context of one": SMALL.with_(context_length=1),
+    "width of two": SMALL.with_(d_model=2, n_heads=1, n_kv_heads=1, head_dim=2),
+}
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_decoder_too_small_for_a_question_is_not_accused(name: str) -> None:
+    verification = verify(Subject(name, randomized(TINY[name], 0)))
+    for result in verification.results:
+        assert result.verdict in (Verdict.HOLDS, Verdict.NOT_APPLICABLE), (
+            result.name,
+            result.reason,
+            result.worst,
+        )
+        assert result.reason or result.verdict is Verdict.HOLDS
+
+
+def test_attention_so_sharp_that_weights_round_to_zero_is_not_accused() -> None:
+    model = randomized(SMALL.with_(n_layers=1, n_heads=2, n_kv_heads=1), 0)
+    with torch.no_grad():
+        model.get_parameter("blocks.0.attention.query.weight").mul_(100.0)
+    verification = verify(Subject("sharp", model), [c for c in CONTRACTS if c.name == "causality"])
+    assert verification.exit_status == 0, verification.results[0].worst
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_odd_sizes_come_back_from_a_file_with_identical_logits(seed: int) -> None:
+    config = SMALL.with_(vocab_size=33, d_model=7, n_heads=2, n_kv_heads=2, head_dim=6, d_ff=13, n_layers=1)
+    saved = [c for c in CONTRACTS if c.name == "save-load"]
+    assert verify(Subject("odd", randomized(config, seed).double()), saved).exit_status == 0
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from proof_lm.model import ProofLM
-from proof_lm.verify import Subject, randomized, verify
+from proof_lm.verify import Contract, Measurement, Subject, randomized, verify
+from proof_lm.verify.probe import Inapplicable, Probe
+from proof_lm.verify.subject import SubjectError
 from sizes import SMALL
 
 
@@ -59,6 +61,26 @@ def test_edits_that_a_layer_lacks_are_skipped_and_others_last_one_call() -> None
     silent = subject.run_layer(name, hidden, places, "explicit", {"out.weight": 0.0, "out.bias": 5.0})
     assert (silent == 0.0).all()
     assert torch.equal(subject.run_layer(name, hidden, places, "explicit"), sound)
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "reason"),
+    [
+        (Inapplicable("too small"), "not applicable", "too small"),
+        (MemoryError("1 TiB"), "inconclusive", "not enough memory: 1 TiB"),
+        (KeyError("ours"), "inconclusive", "the check failed: KeyError: 'ours'"),
+        (SubjectError("raised OSError: theirs"), "violated", "raised OSError: theirs"),
+    ],
+)
+def test_only_the_subjects_own_errors_are_held_against_it(
+    error: Exception, verdict: str, reason: str
+) -> None:
+    def check(subject: Subject, probe: Probe) -> list[Measurement]:
+        raise error
+
+    contract = Contract("c", "s", frozenset(), check)
+    (result,) = verify(Subject("model", ProofLM(SMALL)), [contract]).results
+    assert (result.verdict, result.reason) == (verdict, reason)
 
 
 def test_an_error_of_the_subject_is_a_violation_that_says_what_was_raised() -> None:

@@ -8,7 +8,9 @@ from proof_lm.verify.verdict import (
     EXACT,
     Bound,
     ContractResult,
+    Largest,
     Measurement,
+    Smallest,
     Verdict,
     Verification,
     worst_verdict,
@@ -46,6 +48,24 @@ def test_the_worst_measurement_decides_and_none_decides_nothing() -> None:
     assert worst_verdict((holds, unsure)) is Verdict.INCONCLUSIVE
     assert worst_verdict((violated, unsure, holds)) is Verdict.VIOLATED
     assert worst_verdict(()) is Verdict.INCONCLUSIVE
+
+
+def test_extremes_keep_a_nan_whatever_follows() -> None:
+    largest, smallest = Largest(), Smallest()
+    for value, where in ((1.0, "a"), (math.nan, "b"), (1e-15, "c"), (7.0, "d"), (-1.0, "e")):
+        largest.see(value, where)
+        smallest.see(value, where)
+    assert math.isnan(largest.value)
+    assert math.isnan(smallest.value)
+    assert largest.where == smallest.where == "b"
+
+
+def test_extremes_find_the_largest_and_the_smallest_and_where() -> None:
+    largest, smallest = Largest(), Smallest()
+    for value, where in ((1.0, "a"), (3.0, "b"), (0.5, "c"), (2.0, "d")):
+        largest.see(value, where)
+        smallest.see(value, where)
+    assert (largest.value, largest.where, smallest.value, smallest.where) == (3.0, "b", 0.5, "c")
 
 
 def test_the_worst_is_the_one_furthest_over_its_bound_and_nan_is_further_than_any() -> None:

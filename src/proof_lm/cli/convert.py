@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from proof_lm.cli.output import out, progress
-from proof_lm.cli.targets import TARGET_HELP, resolve
+from proof_lm.cli.targets import MAX_SEED, TARGET_HELP, resolve
 
 
 class Format(StrEnum):
@@ -25,11 +25,12 @@ def convert(
     form: Annotated[
         Format, typer.Option("--format", help="A Hugging Face directory, or ProofLM's own.")
     ] = Format.HF,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of a preset's weights.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, help="Of a preset's weights.")] = 0,
 ) -> None:
     """Write a model as a directory that transformers, or ProofLM, loads."""
-    from proof_lm.weights import save_hf, save_proof_lm
+    from proof_lm.weights import require_free, save_hf, save_proof_lm
 
+    require_free(dst)  # before anything is loaded
     source = resolve(src)
     with progress().status(f"loading {source.name}") as status:
         model = source.load(seed)

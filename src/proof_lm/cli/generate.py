@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proof_lm.cli.output import progress
-from proof_lm.cli.targets import TARGET_HELP, resolve
+from proof_lm.cli.targets import MAX_SEED, TARGET_HELP, resolve
 from proof_lm.errors import InputError
 
 
@@ -26,7 +26,9 @@ def generate(
         float | None,
         typer.Option("--top-p", help="Draw among the fewest tokens with this share of the mass."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws, and of a preset's weights.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=MAX_SEED, help="Of the draws, and of a preset's weights.")
+    ] = 0,
 ) -> None:
     """Continue a prompt, one token at a time; the text goes to standard output."""
     import torch

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proof_lm.text import Tokenizer
 
 EMBEDDED = "chapter"
+MAX_SEED = 2**63 - 1  # what PyTorch's generators take
 TARGET_HELP = (
     f"A preset ({', '.join(PRESETS)}), 'smollm2' for the installed SmolLM2-135M weights, a Hugging Face or "
     "ProofLM directory, or a .gguf file."
@@ -74,9 +75,9 @@ def resolve(name: str | None) -> Target:
 
         return Target(name, None, find_smollm2())
     path = Path(name)
-    if not path.exists():
+    if not name or not path.exists():
         raise TargetError(
             f"no target {name!r}: there is no such file or directory, and it is not 'smollm2' nor a preset "
             f"({', '.join(PRESETS)})"
         )
-    return Target(name, None, path)
+    return Target(name, None, path.resolve())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from proof_lm.cli.output import out, progress, require_writable, write_json
-from proof_lm.cli.targets import TARGET_HELP, Target, resolve
+from proof_lm.cli.targets import MAX_SEED, TARGET_HELP, Target, resolve
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def verify(
         typer.Option("--only", help="Judge by this contract only; repeat it, or use commas."),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Of every random choice, a preset's weights included.")
+        int,
+        typer.Option(
+            "--seed", min=0, max=MAX_SEED, help="Of every random choice, a preset's weights included."
+        ),
     ] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all evidence to this file.")] = None,
     list_contracts: Annotated[bool, typer.Option("--list", help="List the contracts and stop.")] = False,
@@ -41,7 +44,7 @@ def verify(
     """Prove or refute that a decoder keeps every contract.
 
     Exit status: 0 all hold, 1 one is violated, 2 the command or the target is wrong, 3 none is violated but
-    one is undecided, 130 interrupted.
+    one is undecided or none applies, 130 interrupted.
     """
     from proof_lm.verify import CONTRACTS
 
@@ -49,7 +52,7 @@ def verify(
         _list(out(), CONTRACTS)
         return
     if explain is not None:
-        _explain(out(), _select(CONTRACTS, [explain])[0])
+        _explain(out(), _find(CONTRACTS, explain))
         return
     contracts = _select(CONTRACTS, only)
     if json_file is not None:
@@ -103,19 +106,22 @@ def _report(verification: Verification, json_file: Path | None) -> None:
 
 
 def _select(contracts: Sequence[Contract], names: list[str] | None) -> list[Contract]:
-    """The contracts of these names, in the order of judging.
+    """The contracts of these names, in the order of judging; all of them without names.
 
     Raises:
-        TargetError: there is no contract of that name.
+        TargetError: there is no contract of that name, or no name in what was given.
     """
     if not names:
         return list(contracts)
-    wanted = [name.strip() for entry in names for name in entry.split(",") if name.strip()]
-    known = [contract.name for contract in contracts]
-    for name in wanted:
-        if name not in known:
-            raise TargetError(f"no contract named {name!r}; there are {', '.join(known)}")
+    wanted = {_find(contracts, name.strip()).name for entry in names for name in entry.split(",")}
     return [contract for contract in contracts if contract.name in wanted]
+
+
+def _find(contracts: Sequence[Contract], name: str) -> Contract:
+    for contract in contracts:
+        if contract.name == name:
+            return contract
+    raise TargetError(f"no contract named {name!r}; there are {', '.join(c.name for c in contracts)}")
 
 
 def _list(console: Console, contracts: Sequence[Contract]) -> None:

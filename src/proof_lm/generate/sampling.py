@@ -41,7 +41,10 @@ def next_token_distribution(
         top_k: keep this many tokens.
         top_p: of those, keep the smallest set with at least this share of the mass.
     """
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    wide = (
+        wide - wide.amax(-1, keepdim=True)
+    ) / temperature  # the largest first: a tiny temperature overflows
     if top_k is not None:
         wide = keep_top_k(wide, top_k)
     if top_p is not None:

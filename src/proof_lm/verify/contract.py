@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Capability, Subject
+import torch
+
+from proof_lm.verify.probe import Inapplicable, Probe
+from proof_lm.verify.subject import Capability, Subject, SubjectError
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, worst_verdict
 
 Check = Callable[[Subject, Probe], Iterable[Measurement]]
@@ -38,20 +40,29 @@ class Contract:
     def judge(self, subject: Subject, probe: Probe) -> ContractResult:
         """The verdict on one subject.
 
-        A subject that raises where the contract lets it do only what it says it can is in violation.
+        A subject that raises, where the contract lets it do only what it says it can, is in violation. Too
+        little memory, or an error of the check itself, decides nothing.
         """
         missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
         if missing:
-            reason = "; ".join(dict.fromkeys(missing))
-            return ContractResult(self.name, self.statement, Verdict.NOT_APPLICABLE, reason=reason)
+            return self._result(Verdict.NOT_APPLICABLE, [], "; ".join(dict.fromkeys(missing)))
         start = time.perf_counter()
         measurements: list[Measurement] = []
+        reason = ""
         try:
             measurements.extend(self.check(subject, probe))
-        except Exception as error:  # noqa: BLE001 - the subject's code runs here: whatever it raises is evidence
-            reason = f"raised {type(error).__name__}: {error}"
-            verdict = Verdict.VIOLATED
-        else:
-            reason, verdict = "", worst_verdict(tuple(measurements))
-        seconds = time.perf_counter() - start
+            verdict = worst_verdict(tuple(measurements))
+        except Inapplicable as error:
+            verdict, reason = Verdict.NOT_APPLICABLE, str(error)
+        except SubjectError as error:
+            verdict, reason = Verdict.VIOLATED, str(error)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            verdict, reason = Verdict.INCONCLUSIVE, f"not enough memory: {error}"
+        except Exception as error:  # noqa: BLE001 - one check must not take the others' results with it
+            verdict, reason = Verdict.INCONCLUSIVE, f"the check failed: {type(error).__name__}: {error}"
+        return self._result(verdict, measurements, reason, time.perf_counter() - start)
+
+    def _result(
+        self, verdict: Verdict, measurements: list[Measurement], reason: str, seconds: float = 0.0
+    ) -> ContractResult:
         return ContractResult(self.name, self.statement, verdict, tuple(measurements), reason, seconds)

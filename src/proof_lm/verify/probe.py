@@ -23,6 +23,10 @@ LARGE = 10_000_000  # parameters; above it a forward pass is no longer free, so 
 NUDGE = 2.0**-26  # relative perturbation that measures a condition: small, and far above rounding
 
 
+class Inapplicable(Exception):  # noqa: N818 - no error: the subject is too small for the question
+    """The contract has no meaning for this subject; the message says why."""
+
+
 class Probe:
     """Random but repeatable inputs for one subject, and the bounds that hold for them.
 
@@ -50,14 +54,39 @@ class Probe:
         return torch.from_numpy(ids)
 
     def other_tokens(self, ids: Int[Tensor, "*n"], name: str) -> Int[Tensor, "*n"]:
-        """For each id a different one."""
+        """For each id a different one.
+
+        Raises:
+            Inapplicable: there is only one token id.
+        """
         vocab_size = self.subject.config.vocab_size
+        if vocab_size < 2:
+            raise Inapplicable("vocab_size is 1: no token can be replaced by another")
         steps = torch.from_numpy(self.random(name).integers(1, vocab_size, size=tuple(ids.shape)))
         return (ids + steps) % vocab_size
 
+    def tokens_and_spare(
+        self, name: str, n_rows: int | None = None, n_tokens: int | None = None
+    ) -> tuple[Int[Tensor, "B T"], int]:
+        """Token ids, and one that is not among them.
+
+        Raises:
+            Inapplicable: there is only one token id.
+        """
+        spare = self.subject.config.vocab_size - 1
+        if spare == 0:
+            raise Inapplicable("vocab_size is 1: no token can be absent")
+        return self.tokens(name, n_rows, n_tokens) % spare, spare
+
     def ragged_mask(self, n_rows: int, n_tokens: int, *, left: bool) -> Bool[Tensor, "B T"]:
-        """Row b has b pads (at most T - 2) on the chosen side; so row 0 has none, and they all differ."""
-        pads = torch.arange(n_rows).clamp(max=n_tokens - 2)[:, None]
+        """Row b has b pads on the chosen side (but one real token at least); so row 0 has none.
+
+        Raises:
+            Inapplicable: one token leaves no room for padding.
+        """
+        if n_tokens < 2:
+            raise Inapplicable("context_length is 1: there is no room for padding")
+        pads = torch.arange(n_rows).clamp(max=n_tokens - 1)[:, None]
         places = torch.arange(n_tokens)[None]
         return places >= pads if left else places < n_tokens - pads
 
@@ -73,7 +102,7 @@ class Probe:
         logits = oracle.decoder_forward(config, weights, ids).logits
         nudged = oracle.decoder_forward(*self._nudged(), ids).logits
         magnitude = largest(logits)
-        condition = max(1.0, largest_difference(nudged, logits) / (NUDGE * magnitude))
+        condition = _condition(largest_difference(nudged, logits), magnitude)
         return rounding_bound(forward_chain(config, self.n_tokens), magnitude, condition)
 
     def oracle_gradients(
@@ -92,7 +121,7 @@ class Probe:
             nudged["embedding.weight"] += nudged.pop("head.weight")
         magnitude = max(largest(gradient) for gradient in exact.values())
         change = max(largest_difference(nudged[name], gradient) for name, gradient in exact.items())
-        condition = max(1.0, change / (NUDGE * magnitude))
+        condition = _condition(change, magnitude)
         return exact, rounding_bound(backward_chain(config, ids.shape[1], ids.numel()), magnitude, condition)
 
     def _nudged(self) -> tuple[DecoderConfig, dict[str, FloatArray]]:
@@ -102,6 +131,11 @@ class Probe:
         signs = self.random("signs").choice(np.array([-1.0, 1.0]), size=weights["embedding.weight"].shape)
         weights["embedding.weight"] = weights["embedding.weight"] * (1.0 + NUDGE * signs)
         return config.with_(tie_embeddings=False), weights
+
+
+def _condition(change: float, magnitude: float) -> float:
+    """Relative change by relative nudge, at least 1; 1 where everything is zero."""
+    return max(1.0, change / (NUDGE * magnitude)) if magnitude else 1.0
 
 
 def largest(values: FloatArray) -> float:

@@ -25,6 +25,21 @@ Capability = Literal[
 PATHS: tuple[AttentionBackend, ...] = get_args(AttentionBackend)
 
 
+class SubjectError(Exception):
+    """The subject's own code raised; the message says what."""
+
+
+@contextmanager
+def subject_runs() -> Iterator[None]:
+    """Marks the subject's code: what it raises becomes a :class:`SubjectError`, except for want of memory."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, SubjectError):
+        raise
+    except Exception as error:
+        raise SubjectError(f"raised {type(error).__name__}: {error}") from error
+
+
 class Subject:
     """A decoder under judgement, as the contracts see it.
 
@@ -51,7 +66,7 @@ class Subject:
 
     @property
     def paths(self) -> tuple[AttentionBackend, ...]:
-        """The ways through the subject that every contract runs on."""
+        """The ways through the subject: every contract runs on each, wherever attention takes part."""
         return PATHS
 
     @property
@@ -65,7 +80,8 @@ class Subject:
         before = self.module.attention_backend
         self.module.attention_backend = path
         try:
-            yield self.module
+            with subject_runs():
+                yield self.module
         finally:
             self.module.attention_backend = before
 
@@ -121,7 +137,8 @@ class Subject:
         """The gradient of the loss for every parameter by name; None where no graph leads to one."""
         parameters = dict(self.module.named_parameters())
         loss = self.loss(ids, labels, loss_mask, path, padding_mask=padding_mask)
-        found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        with subject_runs():
+            found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
         return dict(zip(parameters, found, strict=True))
 
     def weights(self) -> dict[str, NDArray[np.float64]]:
@@ -188,5 +205,6 @@ class Subject:
             for key, value in edits.items()
             if key in parameters
         }
-        output: Tensor = functional_call(layer, replaced, inputs)
+        with subject_runs():
+            output: Tensor = functional_call(layer, replaced, inputs)
         return output

@@ -78,6 +78,30 @@ class Measurement:
         return rank, self.measured / self.bound.rounding if self.bound.rounding else self.measured
 
 
+class Largest:
+    """The largest value seen, and where; a NaN is larger than any number and stays."""
+
+    def __init__(self) -> None:
+        self.value, self.where = 0.0, ""
+
+    def see(self, value: float, where: str = "") -> None:
+        """Takes note of one more value."""
+        if not (math.isnan(self.value) or value <= self.value):
+            self.value, self.where = value, where
+
+
+class Smallest:
+    """The smallest value seen, and where; a NaN is smaller than any number and stays."""
+
+    def __init__(self) -> None:
+        self.value, self.where = math.inf, ""
+
+    def see(self, value: float, where: str = "") -> None:
+        """Takes note of one more value."""
+        if not (math.isnan(self.value) or value >= self.value):
+            self.value, self.where = value, where
+
+
 @dataclass(frozen=True)
 class ContractResult:
     """One contract's verdict on one subject, with the evidence.
@@ -136,7 +160,7 @@ class Verification:
 
     @property
     def exit_status(self) -> int:
-        """0 when all hold, 1 when something is violated, 3 when nothing is but something is undecided."""
+        """0 all hold, 1 something is violated, 3 nothing is but something is undecided or nothing applied."""
         if self.count(Verdict.VIOLATED):
             return 1
         undecided = bool(self.undecided) or bool(self.count(Verdict.INCONCLUSIVE))

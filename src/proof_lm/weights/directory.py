@@ -22,7 +22,7 @@ def new_directory(target: str | Path) -> Iterator[Path]:
         WeightsError: ``target`` exists and is not an empty directory, or cannot be written.
     """
     target = Path(target)
-    _require_free(target)
+    require_free(target)
     draft = target.parent / f".{target.name}.{uuid.uuid4().hex}.tmp"
     try:
         draft.mkdir(parents=True)
@@ -55,7 +55,12 @@ def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-def _require_free(target: Path) -> None:
+def require_free(target: Path) -> None:
+    """Whether a directory may be written there: nothing is, or an empty directory.
+
+    Raises:
+        WeightsError: something else is there.
+    """
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise WeightsError(f"{target} exists and is not a directory")
     if target.is_dir() and any(target.iterdir()):

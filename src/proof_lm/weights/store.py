@@ -75,7 +75,8 @@ class SafetensorsStore:
             )
         try:
             with safe_open(self._files[name], framework="pt") as file:
-                tensor: Tensor = file.get_tensor(name)
+                # a copy: the file's own memory is aligned to nothing, and kernels round otherwise there
+                tensor: Tensor = file.get_tensor(name).clone()
         except (SafetensorError, OSError) as error:
             raise WeightsError(f"{self._files[name]}: cannot read {name}: {error}") from error
         return tensor

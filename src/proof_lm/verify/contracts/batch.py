@@ -7,7 +7,7 @@ import torch
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
-from proof_lm.verify.verdict import EXACT, Measurement
+from proof_lm.verify.verdict import EXACT, Largest, Measurement, Smallest
 
 
 def check_batch(subject: Subject, probe: Probe) -> Iterator[Measurement]:
@@ -26,16 +26,17 @@ def check_batch(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         for path in subject.paths:
             case = f"{n_rows} rows"
             together = subject.logits(ids, path)
-            coupled, coupled_at, reach = 0.0, "", float("inf")
+            coupled, reach = Largest(), Smallest()
             for row in {0, n_rows // 2, n_rows - 1}:
                 changed = others.clone()
                 changed[row] = ids[row]
                 moved = (subject.logits(changed, path) - together).abs().amax((1, 2))
-                if not float(moved[row]) <= coupled:
-                    coupled, coupled_at = float(moved[row]), f"row {row} follows the others"
-                reach = min(reach, float(moved[torch.arange(n_rows) != row].min()))
-            yield Measurement(path, f"max |change as other rows change|, {case}", coupled, EXACT, coupled_at)
-            yield Measurement(path, f"min |change of the rows changed|, {case}", reach, None)
+                coupled.see(float(moved[row]), f"row {row} follows the others")
+                reach.see(float(moved[torch.arange(n_rows) != row].min()))
+            yield Measurement(
+                path, f"max |change as other rows change|, {case}", coupled.value, EXACT, coupled.where
+            )
+            yield Measurement(path, f"min |change of the rows changed|, {case}", reach.value, None)
             alone = torch.cat([subject.logits(row[None], path) for row in ids])
             yield _worst_row(path, f"max |alone - in the batch|, {case}", alone - together, probe)
             reordered = subject.logits(ids[order], path)

@@ -10,18 +10,18 @@ from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
-from proof_lm.verify.verdict import EXACT, Measurement
+from proof_lm.verify.verdict import EXACT, Largest, Measurement
 
 
 def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Every way to cut 7 tokens into chunks (every split in two, and chunks of 1, 2 and 3, for a large subject).
 
     Free slots of the cache hold NaN. Then chunks of 1, 2 and 3 for rows padded on the left, at real tokens; for
-    a cache that is cut back and refilled; and the logits without a cache are taken again after all this, and
-    must have kept every bit.
+    a cache that is cut back and refilled, which another prefix must change (reach). Last, the logits without a
+    cache are taken again, and must have kept every bit.
     """
     ids = probe.tokens("cache", n_tokens=probe.n_short)
-    left = probe.ragged_mask(*ids.shape, left=True)
+    left = probe.ragged_mask(*ids.shape, left=True) if probe.n_short > 1 else torch.ones_like(ids).bool()
     for path in subject.paths:
         whole = subject.logits(ids, path)
         chunkings = _large_chunkings(probe.n_short) if probe.is_large else _all_chunkings(probe.n_short)
@@ -29,7 +29,7 @@ def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         padded = subject.logits(ids, path, padding_mask=left)
         chunkings = _equal_chunks(probe.n_short)
         yield _compare(subject, probe, path, ids, left, padded, chunkings, "left padding")
-        yield _cut_back(subject, probe, path, ids, whole)
+        yield from _cut_back(subject, probe, path, ids, whole)
         again = float((subject.logits(ids, path) - whole).abs().max())
         yield Measurement(path, "max |logit after cached calls - before|", again, EXACT)
 
@@ -44,15 +44,14 @@ def _compare(
     chunkings: Iterator[tuple[int, ...]],
     case: str,
 ) -> Measurement:
-    worst, worst_at = 0.0, ""
+    worst = Largest()
     for sizes in chunkings:
         difference = (_in_chunks(subject, path, ids, mask, sizes) - whole).abs().amax(-1)
         if mask is not None:
             difference = difference.masked_fill(~mask, 0.0)
-        if not float(difference.max()) <= worst:
-            row, position = divmod(int(difference.argmax()), ids.shape[1])
-            worst, worst_at = float(difference.max()), f"chunks {sizes}: row {row}, position {position}"
-    return Measurement(path, f"max |cached - whole|, {case}", worst, probe.logit_bound, worst_at)
+        row, position = divmod(int(difference.argmax()), ids.shape[1])
+        worst.see(float(difference[row, position]), f"chunks {sizes}: row {row}, position {position}")
+    return Measurement(path, f"max |cached - whole|, {case}", worst.value, probe.logit_bound, worst.where)
 
 
 def _in_chunks(
@@ -79,18 +78,23 @@ def _cut_back(
     path: AttentionBackend,
     ids: Int[Tensor, "B T"],
     whole: Float[Tensor, "B T V"],
-) -> Measurement:
-    """Fill with other tokens, cut back to a common prefix, refill."""
+) -> Iterator[Measurement]:
+    """Fill with other tokens, cut back to a common prefix, refill; and refill after another prefix (reach)."""
     kept = ids.shape[1] // 2
-    other = torch.cat([ids[:, :kept], probe.other_tokens(ids[:, kept:], "cut back")], 1)
+    if kept == 0:
+        return
+    others = probe.other_tokens(ids, "cut back")
     cache = subject.new_cache(len(ids), ids.shape[1])
-    subject.logits(other, path, cache=cache)
+    subject.logits(torch.cat([ids[:, :kept], others[:, kept:]], 1), path, cache=cache)
     cache.truncate(kept)
     refilled = subject.logits(ids[:, kept:], path, cache=cache)
     error = float((refilled - whole[:, kept:]).abs().max())
-    return Measurement(
-        path, "max |refilled after a cut - whole|", error, probe.logit_bound, f"cut to {kept} tokens"
-    )
+    where = f"cut to {kept} tokens"
+    yield Measurement(path, "max |refilled after a cut - whole|", error, probe.logit_bound, where)
+    cache.truncate(0)
+    subject.logits(others[:, :kept], path, cache=cache)
+    moved = (subject.logits(ids[:, kept:], path, cache=cache) - refilled).abs().amax((1, 2))
+    yield Measurement(path, "min |change as the cached prefix changes|", float(moved.min()), None)
 
 
 def _all_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:

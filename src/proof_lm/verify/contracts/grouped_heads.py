@@ -9,7 +9,7 @@ from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
-from proof_lm.verify.verdict import EXACT, Measurement
+from proof_lm.verify.verdict import EXACT, Largest, Measurement, Smallest
 
 
 def check_grouped_heads(subject: Subject, probe: Probe) -> Iterator[Measurement]:
@@ -42,7 +42,7 @@ def _ablate(
 ) -> Iterator[Measurement]:
     """Silences each head of one kind; ``belongs[h, g]`` says whether query head h should notice g."""
     before = _head_outputs(subject, layer, path, hidden, {})
-    stray, stray_at, reach, reach_at = 0.0, "", float("inf"), ""
+    stray, reach = Largest(), Smallest()
     own = dict(subject.module.get_submodule(f"blocks.{layer}.attention").named_parameters())
     head_dim = subject.config.head_width
     for silenced in range(belongs.shape[1]):
@@ -55,12 +55,16 @@ def _ablate(
         moved = (_head_outputs(subject, layer, path, hidden, edits) - before).abs().amax((0, 1, 3))
         for head, change in enumerate(moved.tolist()):
             where = f"layer {layer}: query head {head}, {kind} head {silenced} silenced"
-            if belongs[head, silenced] and not change >= reach:
-                reach, reach_at = change, where
-            if not belongs[head, silenced] and not change <= stray:
-                stray, stray_at = change, where
-    yield Measurement(path, f"max |change of heads that read another {kind} head|", stray, EXACT, stray_at)
-    yield Measurement(path, f"min |change of heads that read the {kind} head|", reach, None, reach_at)
+            if belongs[head, silenced]:
+                reach.see(change, where)
+            else:
+                stray.see(change, where)
+    yield Measurement(
+        path, f"max |change of heads that read another {kind} head|", stray.value, EXACT, stray.where
+    )
+    yield Measurement(
+        path, f"min |change of heads that read the {kind} head|", reach.value, None, reach.where
+    )
 
 
 def _head_outputs(

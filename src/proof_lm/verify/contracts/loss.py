@@ -12,7 +12,7 @@ from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
 from proof_lm.verify.tolerance import rounding_bound
-from proof_lm.verify.verdict import EXACT, Bound, Measurement
+from proof_lm.verify.verdict import EXACT, Bound, Largest, Measurement, Smallest
 
 
 def check_loss(subject: Subject, probe: Probe) -> Iterator[Measurement]:
@@ -20,13 +20,15 @@ def check_loss(subject: Subject, probe: Probe) -> Iterator[Measurement]:
 
     Without a mask, with a ragged one (one row not counted at all), then with each label in turn replaced: the
     loss must follow the formula, so that label t moves the term of position t and nothing else; where the
-    label is not counted the loss keeps every bit. With no position counted the loss is 0.
+    label is not counted the loss keeps every bit, and where it is the loss moves (reach). With no position
+    counted the loss is 0.
     """
     ids = probe.tokens("loss", n_tokens=min(5, probe.n_short))
     labels = probe.tokens("labels", n_tokens=ids.shape[1])
     others = probe.other_tokens(labels, "other labels")
     ragged = torch.from_numpy(probe.random("loss mask").random(tuple(ids.shape)) < 0.6)
-    ragged[0, :2] = torch.tensor([True, False])
+    ragged[0, 0] = True
+    ragged[0, 1:2] = False
     ragged[-1] = False
     for path in subject.paths:
         terms = _log_probabilities(subject.logits(ids, path))
@@ -53,19 +55,20 @@ def _move_labels(
     bound: Bound,
 ) -> Iterator[Measurement]:
     base = _loss(subject, ids, labels, mask, path)
-    worst, worst_at, stray, stray_at = 0.0, "", 0.0, ""
+    worst, stray, reach = Largest(), Largest(), Smallest()
     for row, position in np.ndindex(*labels.shape):
         changed = labels.clone()
         changed[row, position] = others[row, position]
         loss = _loss(subject, ids, changed, mask, path)
         where = f"label at row {row}, position {position}"
-        error = abs(loss - _formula(terms, changed, mask))
-        if not error <= worst:
-            worst, worst_at = error, where
-        if not mask[row, position] and not abs(loss - base) <= stray:
-            stray, stray_at = abs(loss - base), where
-    yield Measurement(path, "max |loss - formula| as each label moves", worst, bound, worst_at)
-    yield Measurement(path, "max |change| as uncounted labels move", stray, EXACT, stray_at)
+        worst.see(abs(loss - _formula(terms, changed, mask)), where)
+        if mask[row, position]:
+            reach.see(abs(loss - base), where)
+        else:
+            stray.see(abs(loss - base), where)
+    yield Measurement(path, "max |loss - formula| as each label moves", worst.value, bound, worst.where)
+    yield Measurement(path, "max |change| as uncounted labels move", stray.value, EXACT, stray.where)
+    yield Measurement(path, "min |change| as counted labels move", reach.value, None, reach.where)
 
 
 @torch.no_grad()

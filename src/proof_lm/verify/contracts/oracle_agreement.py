@@ -24,12 +24,12 @@ def check_logits(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         reachable = min(reachable, subject.config.context_length)
     shuffled = probe.random("skipping").permuted(np.tile(np.arange(reachable), (len(ids), 1)), axis=1)
     positions = torch.from_numpy(np.sort(shuffled[:, : probe.n_tokens], axis=1))
-    left = probe.ragged_mask(*ids.shape, left=True)
     cases: dict[str, tuple[torch.Tensor | None, torch.Tensor | None]] = {
         "default positions": (None, None),
         "given positions": (None, positions),
-        "left padding": (left, None),
     }
+    if probe.n_tokens > 1:
+        cases["left padding"] = (probe.ragged_mask(*ids.shape, left=True), None)
     weights = subject.weights()
     for case, (mask, places) in cases.items():
         expected = oracle.decoder_forward(
@@ -39,7 +39,7 @@ def check_logits(subject: Subject, probe: Probe) -> Iterator[Measurement]:
             padding_mask=None if mask is None else mask.numpy(),
             position_ids=None if places is None else places.numpy(),
         ).logits
-        real = torch.ones_like(left) if mask is None else mask
+        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         for path in subject.paths:
             found = subject.logits(ids, path, padding_mask=mask, position_ids=places)
             difference = (found - torch.from_numpy(expected)).abs().amax(-1)

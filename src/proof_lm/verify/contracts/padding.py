@@ -9,22 +9,22 @@ from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subject import Subject
-from proof_lm.verify.verdict import EXACT, Measurement
+from proof_lm.verify.verdict import EXACT, Largest, Measurement
 
 
 def check_padding(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Rows of different length, padded on the left, then on the right.
 
     Real logits equal those of the row alone without padding; keep every bit when the tokens under the padding
-    change, and when the padding's embedding becomes NaN. A row that is padding throughout, and left padding,
-    whose first queries see nothing, leave every real logit and every gradient finite. Ids in
-    non-contiguous memory give identical bits.
+    change, and when the padding's embedding becomes NaN; they move when real tokens do (reach). A row that is
+    padding throughout, and left padding, whose first queries see nothing, leave every real logit and every
+    gradient finite. Ids in non-contiguous memory give identical bits.
     """
-    ids = probe.tokens("padding", n_tokens=probe.n_short)
+    ids, pad = probe.tokens_and_spare("padding", n_tokens=probe.n_short)
     for path in subject.paths:
         for side in ("left", "right"):
             real = probe.ragged_mask(*ids.shape, left=side == "left")
-            yield from _check_side(subject, probe, path, ids, real, side)
+            yield from _check_side(subject, probe, path, ids, real, side, pad)
         yield from _check_empty_row(subject, probe, path, ids)
         yield _check_strides(subject, path, ids)
 
@@ -36,19 +36,22 @@ def _check_side(
     ids: Int[Tensor, "B T"],
     real: Bool[Tensor, "B T"],
     side: str,
+    pad: int,
 ) -> Iterator[Measurement]:
     padded = subject.logits(ids, path, padding_mask=real)
-    worst, worst_at = 0.0, ""
+    worst = Largest()
     for row, tokens in enumerate(ids):
         alone = subject.logits(tokens[real[row]][None], path)[0]
         error = float((padded[row, real[row]] - alone).abs().max())
-        if not error <= worst:
-            worst, worst_at = error, f"row {row} of {int(real[row].sum())} tokens"
-    yield Measurement(path, f"max |padded - alone|, {side}", worst, probe.logit_bound, worst_at)
-    changed = torch.where(real, ids, probe.other_tokens(ids, "under padding"))
+        worst.see(error, f"row {row} of {int(real[row].sum())} tokens")
+    yield Measurement(path, f"max |padded - alone|, {side}", worst.value, probe.logit_bound, worst.where)
+    others = probe.other_tokens(ids, "under padding")
+    changed = torch.where(real, ids, others)
     moved = (subject.logits(changed, path, padding_mask=real) - padded)[real].abs().max()
     yield Measurement(path, f"max |change as padding changes|, {side}", float(moved), EXACT)
-    pad = next(token for token in range(subject.config.vocab_size) if token not in ids)
+    edited = torch.where(real, others, ids)
+    reach = (subject.logits(edited, path, padding_mask=real) - padded)[real].abs().amax(-1).min()
+    yield Measurement(path, f"min |change as real tokens change|, {side}", float(reach), None)
     poisoned = torch.where(real, ids, pad)
     with subject.edited("embedding.weight", pad, torch.nan):
         moved = subject.logits(poisoned, path, padding_mask=real) - padded

@@ -10,8 +10,8 @@ from proof_lm.config import DecoderConfig
 from proof_lm.dims import Float, Int, Tensor
 from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
-from proof_lm.verify.contracts.attention_scores import recover_scores
-from proof_lm.verify.probe import Probe
+from proof_lm.verify.contracts.attention_scores import MARKERS, recover_scores
+from proof_lm.verify.probe import Inapplicable, Probe
 from proof_lm.verify.subject import Subject
 from proof_lm.verify.tolerance import UNIT_ROUNDOFF, rounding_bound
 from proof_lm.verify.verdict import Bound, Measurement
@@ -29,6 +29,8 @@ def check_rope(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     an orthonormal basis of queries, must have the key's norm. Last, all logits of a sequence must stay the
     same when all its positions are shifted, and move when they are stretched (reach).
     """
+    if subject.config.d_model <= MARKERS:
+        raise Inapplicable(f"d_model is {subject.config.d_model}: scores cannot be read off the output")
     positions = _position_pairs(probe)
     for path in subject.paths:
         for layer in range(subject.config.n_layers):
@@ -109,6 +111,8 @@ def _check_shift(subject: Subject, probe: Probe, path: AttentionBackend) -> Iter
     yield Measurement(
         path, "max |logit after a shift - before|", float(error.max()), probe.logit_bound, where
     )
+    if probe.n_short < 2:
+        return
     yield Measurement(
         path, "max |change as positions are stretched|", float((stretched - at_zero).abs().max()), None
     )
@@ -134,13 +138,15 @@ def _formula(
 
 
 def _score_bound(config: DecoderConfig, queries: Float[Tensor, "P H"], keys: Float[Tensor, "P H"]) -> Bound:
-    """Rounding of a score: the chain of d_model + H + S products, and angles of up to 2 * FARTHEST radians.
+    """Rounding of a score: the chain of d_model + H + S products, and angles of up to 2 * FARTHEST times the
+    fastest frequency (1, unless the base is below 1).
 
     The angle of position p is right to 4 u p (its frequency and the product are each rounded, in both
     computations), and an angle's error moves a score by at most |q||k| / sqrt(H) times it, for query and key.
     """
     magnitude = float((queries.norm(dim=1) * keys.norm(dim=1)).max()) / math.sqrt(config.head_width)
-    angle_error = 2 * 4 * UNIT_ROUNDOFF * 2 * FARTHEST * magnitude
+    fastest = max(1.0, config.rope_theta ** (2.0 / config.head_width - 1.0))
+    angle_error = 2 * 4 * UNIT_ROUNDOFF * 2 * FARTHEST * fastest * magnitude
     # log(w / w') of weights with relative errors: absolute errors of the same size, whatever the score
     return rounding_bound(config.d_model + config.head_width + 6, max(magnitude, 1.0), extra=angle_error)
 

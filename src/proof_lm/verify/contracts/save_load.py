@@ -12,7 +12,7 @@ from proof_lm.functional import AttentionBackend
 from proof_lm.model import ProofLM
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subject import Subject, subject_runs
 from proof_lm.verify.verdict import EXACT, Measurement
 from proof_lm.weights import load_proof_lm, save_proof_lm
 
@@ -26,7 +26,7 @@ def check_save_load(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     ids = probe.tokens("save", 2, probe.n_short)
     with subject.native_in_eval() as model:
         before = {path: _logits(model, ids, path) for path in subject.paths}
-        with tempfile.TemporaryDirectory() as folder:
+        with subject_runs(), tempfile.TemporaryDirectory() as folder:
             save_proof_lm(model, Path(folder) / "model")
             loaded = load_proof_lm(Path(folder) / "model")
         yield from _compare("directory", model, loaded, before, ids)
@@ -58,14 +58,18 @@ def _compare(
 def _logits(model: ProofLM, ids: Tensor, path: AttentionBackend) -> Tensor:
     before, model.attention_backend = model.attention_backend, path
     try:
-        return model(ids)[0]
+        with subject_runs():
+            return model(ids)[0]
     finally:
         model.attention_backend = before
 
 
 def _same(saved: Tensor | None, found: Tensor | None) -> bool:
     return (
-        saved is not None and found is not None and saved.dtype == found.dtype and torch.equal(saved, found)
+        saved is not None
+        and found is not None
+        and saved.dtype == found.dtype
+        and torch.equal(saved.view(torch.uint8), found.view(torch.uint8))
     )
 
 

@@ -8,44 +8,45 @@ import torch
 from proof_lm.model import ProofLM
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subject import Subject, subject_runs
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
 def check_tying(subject: Subject, probe: Probe) -> Iterator[Measurement]:
-    """The embedding row of an absent token is moved, and the logits are looked at.
+    """A row of the head's matrix, and of the embedding, is moved for a token that does not occur.
 
-    Tied: that token's logit moves and no other. Untied: nothing does. Then the storages are counted, and
-    counted again after a state dict is loaded (copying, then assigning), after a change of dtype, after a
-    deep copy and after an optimizer step; and the number that the model reports is compared.
+    The head's row must move that token's logit and no other. The embedding's is the same row if declared
+    tied, and must move nothing if not. Then the storages are counted, and counted again after a state dict is
+    loaded (copying, then assigning), after a change of dtype, after a deep copy and after an optimizer step;
+    and what the model says of itself is compared.
     """
-    config, tied = subject.config, subject.config.tie_embeddings
-    ids = probe.tokens("tying", 1, min(5, probe.n_short))
-    absent = next(token for token in range(config.vocab_size) if token not in ids)
-    path = subject.paths[0]
-    before = subject.logits(ids, path)
-    with subject.edited(
-        "embedding.weight", absent, subject.module.embedding.weight[absent].detach() * 1.5 + 0.1
-    ):
-        moved = (subject.logits(ids, path) - before).abs().amax((0, 1))
-    own = float(moved[absent])
-    moved[absent] = 0.0
-    yield Measurement(path, "max |change of other logits|", float(moved.max()), EXACT, f"row {absent} moved")
-    if tied:
-        yield Measurement(path, "|change of the token's own logit|", own, None, f"row {absent} moved")
-    else:
-        yield Measurement(path, "|change of the token's own logit|", own, EXACT, f"row {absent} moved")
+    tied = subject.config.tie_embeddings
+    ids, absent = probe.tokens_and_spare("tying", 1, min(5, probe.n_short))
+    for path in subject.paths:
+        before = subject.logits(ids, path)
+        for name in ("embedding.weight",) if tied else ("embedding.weight", "head.weight"):
+            row = subject.module.get_parameter(name)[absent].detach()
+            with subject.edited(name, absent, row * 1.5 + 0.1):
+                moved = (subject.logits(ids, path) - before).abs().amax((0, 1))
+            own = float(moved[absent])
+            moved[absent] = 0.0
+            where = f"row {absent} of {name} moved"
+            yield Measurement(path, "max |change of other logits|", float(moved.max()), EXACT, where)
+            writes = tied or name == "head.weight"
+            yield Measurement(path, "|change of the token's logit|", own, None if writes else EXACT, where)
     yield _count("as built", subject.native, tied)
     for name, treat in TREATMENTS.items():
-        yield _count(name, treat(copy.deepcopy(subject.native)), tied)
+        with subject_runs():
+            treated = treat(copy.deepcopy(subject.native))
+        yield _count(name, treated, tied)
 
 
 def _count(name: str, model: ProofLM, tied: bool) -> Measurement:
     """Storages that embedding and head are made of, against one or two; also what the model says of itself."""
-    wanted = 1 if tied else 2
-    pointers = {model.embedding.weight.data_ptr(), model.head_weight.data_ptr()}
-    wrong = abs(len(pointers) - wanted) + (model.embeddings_are_tied != tied)
-    wrong += int(tied and not torch.equal(model.embedding.weight, model.head_weight))
+    matrices = (model.embedding.weight, model.head_weight)
+    storages = {matrix.untyped_storage().data_ptr() for matrix in matrices}
+    wrong = abs(len(storages) - (1 if tied else 2)) + (model.embeddings_are_tied != tied)
+    wrong += int(tied and not torch.equal(*matrices))
     return Measurement("-", "storages of embedding and head: declared - found", float(wrong), EXACT, name)
 
 
@@ -57,7 +58,7 @@ def _loaded(model: ProofLM, *, assign: bool) -> ProofLM:
 
 def _stepped(model: ProofLM) -> ProofLM:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    ids = torch.arange(3)[None] % model.config.vocab_size
+    ids = torch.arange(min(3, model.config.context_length))[None] % model.config.vocab_size
     loss = model(ids, ids)[1]
     loss.backward()
     optimizer.step()

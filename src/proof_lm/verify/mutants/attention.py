@@ -91,9 +91,7 @@ class SoftmaxOverQueries(Attention):
         return functional.softmax(scores, -2, _triangle(queries, keys, context)) @ values
 
 
-class NegativeTenThousand(Attention):
-    """Not seen with ordinary scores: exp(-1e4) is 0. Only extreme scores show it; see the tests."""
-
+class MaskOfMinus20(Attention):
     def attend(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Queries:
         group = queries.shape[1] // keys.shape[1]
         keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
@@ -279,7 +277,7 @@ MUTANTS = (
         "mask-of-minus-20",
         "Hidden scores are -20 instead of -inf, so they keep a weight of about 1e-9.",
         ("causality",),
-        _attention(NegativeTenThousand),
+        _attention(MaskOfMinus20),
     ),
     Mutant(
         "batch-mixing",

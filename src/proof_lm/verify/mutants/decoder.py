@@ -46,6 +46,18 @@ class KeepsPaddingsEmbedding(ProofLM):
         return hidden.masked_fill(~real[..., None], 0.0) + 0.0 * leak
 
 
+class NaNOnPrefill(ProofLM):
+    def hidden_states(self, token_ids: TokenIds, **options: Any) -> Hidden:
+        is_prefill = options.get("cache") is not None and options["cache"].length == 0
+        hidden = super().hidden_states(token_ids, **options)
+        return hidden * torch.nan if is_prefill and token_ids.shape[1] > 3 else hidden
+
+
+class Constant(ProofLM):
+    def logits(self, hidden: Hidden) -> Logits:
+        return super().logits(0.0 * hidden) + torch.arange(self.config.vocab_size)
+
+
 class ShiftedLabels(ProofLM):
     def loss(self, logits: Logits, labels: TokenIds, mask: TokenMask | None) -> Scalar:
         return cross_entropy(logits[:, :-1], labels[:, 1:], None if mask is None else mask[:, 1:])
@@ -160,6 +172,18 @@ MUTANTS = (
         ("padding",),
         _decoder(KeepsPaddingsEmbedding),
         source="pytorch/pytorch#101967",
+    ),
+    Mutant(
+        "nan-on-prefill",
+        "A first chunk of four tokens or more gives NaN.",
+        ("cache",),
+        _decoder(NaNOnPrefill),
+    ),
+    Mutant(
+        "constant",
+        "The logits are the same for every input, which no invariance alone would notice.",
+        ("causality", "batch-independence", "cache", "padding", "oracle-logits"),
+        _decoder(Constant),
     ),
     Mutant(
         "labels-shifted",
