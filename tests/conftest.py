@@ -26,3 +26,20 @@ def _seeded() -> None:
     """Every test starts from the same random states."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002 - what other libraries may draw from
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table of mutants: which contract rejected which, what it measured, and on which path."""
+    rejections = [
+        value
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "rejection"
+    ]
+    if not rejections:
+        return
+    terminalreporter.section("mutants and the contracts that rejected them")
+    widths = [max(len(row[column]) for row in rejections) for column in range(3)]
+    for mutant, contract, measured, path in rejections:
+        cells = (f"{mutant:{widths[0]}}", f"{contract:{widths[1]}}", f"{measured:>{widths[2]}}", path)
+        terminalreporter.write_line("  ".join(cells).rstrip(" -"))
