@@ -1,14 +1,16 @@
 """The subject is looked at, and left as it was."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 from proof_lm.model import ProofLM
-from proof_lm.verify import Contract, Measurement, Subject, randomized, verify
+from proof_lm.verify import CONTRACTS, Contract, Measurement, Subject, randomized, verify
 from proof_lm.verify.probe import Inapplicable, Probe
 from proof_lm.verify.subject import SubjectError
+from proof_lm.verify.verdict import EXACT
 from sizes import SMALL
 
 
@@ -81,6 +83,30 @@ def test_only_the_subjects_own_errors_are_held_against_it(
     contract = Contract("c", "s", frozenset(), check)
     (result,) = verify(Subject("model", ProofLM(SMALL)), [contract]).results
     assert (result.verdict, result.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize("error", [Inapplicable("too small"), MemoryError("1 TiB"), KeyError("ours")])
+def test_a_violation_measured_before_the_check_broke_off_stands(error: Exception) -> None:
+    def check(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+        yield Measurement("explicit", "a leak", 1.0, EXACT)
+        raise error
+
+    contract = Contract("c", "s", frozenset(), check)
+    (result,) = verify(Subject("model", ProofLM(SMALL)), [contract]).results
+    assert result.verdict == "violated"
+    assert [m.measured for m in result.measurements] == [1.0]
+
+
+def test_a_model_that_cannot_load_its_own_state_is_in_violation() -> None:
+    class Refuses(ProofLM):
+        def load_state_dict(self, *args: object, **kwargs: object) -> None:
+            raise RuntimeError("not mine")
+
+    model = randomized(SMALL, 0)
+    model.__class__ = Refuses
+    saved = [contract for contract in CONTRACTS if contract.name == "save-load"]
+    (result,) = verify(Subject("model", model), saved).results
+    assert (result.verdict, result.reason) == ("violated", "raised RuntimeError: not mine")
 
 
 def test_an_error_of_the_subject_is_a_violation_that_says_what_was_raised() -> None:

@@ -41,7 +41,7 @@ class Contract:
         """The verdict on one subject.
 
         A subject that raises, where the contract lets it do only what it says it can, is in violation. Too
-        little memory, or an error of the check itself, decides nothing.
+        little memory, or an error of the check itself, decides nothing; a violation measured before it stands.
         """
         missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
         if missing:
@@ -50,7 +50,9 @@ class Contract:
         measurements: list[Measurement] = []
         reason = ""
         try:
-            measurements.extend(self.check(subject, probe))
+            for measurement in self.check(subject, probe):
+                # one by one, so that what was measured stands if the check breaks off
+                measurements.append(measurement)  # noqa: PERF402
             verdict = worst_verdict(tuple(measurements))
         except Inapplicable as error:
             verdict, reason = Verdict.NOT_APPLICABLE, str(error)
@@ -60,6 +62,8 @@ class Contract:
             verdict, reason = Verdict.INCONCLUSIVE, f"not enough memory: {error}"
         except Exception as error:  # noqa: BLE001 - one check must not take the others' results with it
             verdict, reason = Verdict.INCONCLUSIVE, f"the check failed: {type(error).__name__}: {error}"
+        if any(measurement.verdict is Verdict.VIOLATED for measurement in measurements):
+            verdict = Verdict.VIOLATED
         return self._result(verdict, measurements, reason, time.perf_counter() - start)
 
     def _result(

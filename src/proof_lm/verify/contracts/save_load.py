@@ -34,7 +34,8 @@ def check_save_load(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         scrambled = copy.deepcopy(model)
         for parameter in scrambled.parameters():
             parameter.detach().fill_(0.5)
-        scrambled.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        with subject_runs():
+            scrambled.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
         yield from _compare("state dict", model, scrambled, before, ids)
 
 
