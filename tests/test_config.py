@@ -14,7 +14,13 @@ from proof_lm.presets import PRESETS
 from sizes import LEARNED, MODERN, SMALL
 
 REQUIRED = {"vocab_size": 31, "context_length": 29, "n_layers": 2, "d_model": 24, "n_heads": 6, "d_ff": 37}
-CONFIGS = {"small": SMALL, "modern": MODERN, "learned": LEARNED, **PRESETS}
+CONFIGS = {
+    "small": SMALL,
+    "window": SMALL.with_(sliding_window=5),
+    "modern": MODERN,
+    "learned": LEARNED,
+    **PRESETS,
+}
 FIELDS = ", ".join(field.name for field in dataclasses.fields(DecoderConfig))
 
 
@@ -33,6 +39,20 @@ def test_counts_must_be_positive_integers(field: str, value: object) -> None:
 def test_a_required_count_is_not_derived(field: str) -> None:
     with refuse(f"{field} must be a positive integer, got None"):
         DecoderConfig(**{**REQUIRED, field: None})
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.0, True, "6"])
+def test_a_window_is_a_positive_integer_or_none(value: object) -> None:
+    with refuse(f"sliding_window must be a positive integer, or None for no window, got {value!r}"):
+        DecoderConfig(**REQUIRED, sliding_window=value)
+    assert DecoderConfig(**REQUIRED, sliding_window=1).sliding_window == 1
+    assert DecoderConfig(**REQUIRED, sliding_window=None).sliding_window is None
+
+
+def test_json_written_before_there_was_a_window_still_loads() -> None:
+    fields = SMALL.to_dict()
+    assert fields.pop("sliding_window") is None
+    assert DecoderConfig.from_json(json.dumps(fields)) == SMALL
 
 
 CHOICES = {
@@ -152,6 +172,7 @@ def test_the_defaults_are_the_chapters() -> None:
         "position": "rope",
         "rope_theta": 10000.0,
         "rope_layout": "interleaved",
+        "sliding_window": None,
         "feed_forward": "mlp",
         "activation": "gelu",
         "attention_bias": True,
@@ -231,6 +252,7 @@ def test_a_config_that_differs_in_one_field_is_another(field: str) -> None:
         "dropout": 0.5,
         "n_heads": 12,
         "n_kv_heads": 2,
+        "sliding_window": 3,
     }
     base = DecoderConfig(**{**REQUIRED, "head_dim": 4, "n_kv_heads": 3, "norm_bias": False})
     value = getattr(base, field)

@@ -41,6 +41,8 @@ class DecoderConfig:
         position: ``"rope"`` (Su et al. 2021), ``"learned"`` (a table of ``context_length`` rows) or ``"none"``.
         rope_theta: base of the rotary frequencies theta^(-2i/H).
         rope_layout: which dimensions rotate together: ``"interleaved"`` (2i, 2i+1) or ``"half"`` (i, i+H/2).
+        sliding_window: how many tokens each token sees, W: itself and the W - 1 before it, counted along the
+            sequence and not in position ids (Child et al. 2019; Jiang et al. 2023). None: the whole past.
         feed_forward: ``"mlp"`` down(act(up(x))) or ``"gated"`` down(act(gate(x)) * up(x)) (Shazeer 2020).
         activation: ``"gelu"`` (erf), ``"gelu_tanh"``, ``"silu"`` or ``"relu"``.
         attention_bias: biases on the query, key and value projections.
@@ -68,6 +70,7 @@ class DecoderConfig:
     position: Position = "rope"
     rope_theta: float = 10000.0
     rope_layout: RopeLayout = "interleaved"
+    sliding_window: int | None = None
     feed_forward: FeedForward = "mlp"
     activation: Activation = "gelu"
     attention_bias: bool = True
@@ -156,6 +159,10 @@ class DecoderConfig:
     def _validate(self) -> None:
         _require_positive_int("n_kv_heads", self.n_kv_heads)
         _require_positive_int("head_dim", self.head_dim)
+        if self.sliding_window is not None:
+            _require_positive_int(
+                "sliding_window", self.sliding_window, "a positive integer, or None for no window"
+            )
         if self.n_heads % self.kv_heads:
             raise ConfigError(
                 f"n_kv_heads must divide n_heads = {self.n_heads} so that each KV head serves equally many "
@@ -206,9 +213,9 @@ def _derived(config: DecoderConfig) -> dict[str, Any]:
     }
 
 
-def _require_positive_int(name: str, value: object) -> None:
+def _require_positive_int(name: str, value: object, wanted: str = "a positive integer") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a positive integer, got {value!r}")
+        raise ConfigError(f"{name} must be {wanted}, got {value!r}")
 
 
 def _require_number(name: str, value: object, wanted: str, accepts: Any) -> None:

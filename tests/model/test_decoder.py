@@ -22,6 +22,7 @@ VALUES = {
         ("learned", "half"),
         ("none", "half"),
     ],
+    "sliding_window": [None, 5],
     "feed_forward": ["mlp", "gated"],
     "activation": ["gelu", "gelu_tanh", "silu", "relu"],
     "attention_bias": [True, False],
@@ -107,6 +108,7 @@ NEIGHBOURS = {
     "rope_layout": {"rope_layout": "half"},
     "rope_theta": {"rope_theta": 9999.0},
     "position": {"position": "none"},
+    "sliding_window": {"sliding_window": TIME - 1},
     "activation": {"activation": "gelu_tanh"},
 }
 

@@ -164,11 +164,12 @@ def test_labels_that_do_not_count_may_be_minus_100_but_counted_ones_may_not() ->
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
-@pytest.mark.parametrize("which", ["token_ids", "labels", "position_ids"])
+@pytest.mark.parametrize("which", ["token_ids", "labels", "position_ids", "document_ids"])
 def test_an_integer_dtype_either_works_or_is_refused_by_name(which: str, dtype: torch.dtype) -> None:
     """Excludes a dtype that passes the check and then fails inside PyTorch, which names no argument."""
     model, _ = random_decoder(LEARNED)
     arguments = {"token_ids": IDS, "labels": IDS, "position_ids": torch.arange(TIME)}
+    arguments["document_ids"] = torch.arange(TIME).expand(SHAPE) // 5
     with torch.no_grad():
         expected = model(**arguments)
         arguments[which] = arguments[which].to(dtype)

@@ -21,6 +21,7 @@ CONFIGS = {
     "rope-half": BASE.with_(rope_layout="half", rope_theta=50.0),
     "learned": BASE.with_(position="learned", n_kv_heads=3),
     "nope": BASE.with_(position="none"),
+    "window": BASE.with_(sliding_window=3, n_kv_heads=3),
     "gelu-tanh": BASE.with_(activation="gelu_tanh"),
     "silu": BASE.with_(activation="silu"),
     "relu": BASE.with_(activation="relu"),

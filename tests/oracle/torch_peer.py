@@ -51,6 +51,8 @@ def peer_forward(
             q, k = peer_rotate(q, positions, config), peer_rotate(k, positions, config)
         k, v = (t.repeat_interleave(config.n_heads // config.kv_heads, dim=1) for t in (k, v))
         visible = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril() & real[:, None, None, :]
+        if config.sliding_window is not None:
+            visible = visible.triu(1 - config.sliding_window)
         mixed = nnf.scaled_dot_product_attention(q, k, v, attn_mask=visible)
         return linear(f"{name}.out", mixed.transpose(1, 2).flatten(-2))
 

@@ -48,6 +48,12 @@ def test_formula_equals_sum_of_sizes_for_every_combination_of_fields() -> None:
     assert len(set(counts)) > 100  # every field moves the count: a formula that ignored one would fail above
 
 
+def test_a_window_weighs_nothing() -> None:
+    config = DecoderConfig(**SIZES, head_dim=4)
+    assert tensors(config.with_(sliding_window=3)) == tensors(config)
+    assert parameter_count(config.with_(sliding_window=3)) == parameter_count(config)
+
+
 def test_order_and_shapes_of_a_bias_free_gated_decoder() -> None:
     config = DecoderConfig(
         **{**SIZES, "n_layers": 1},

@@ -29,7 +29,8 @@ REFUSED_LLAMA = {
     "rope_scaling": ({"type": "linear", "factor": 2.0}, "rope_scaling scales the rotary angles .'linear'"),
     "rope_parameters": ({"rope_type": "llama3", "rope_theta": 500.0}, "rope_parameters scales .*'llama3'"),
     "rope_theta": (501.0, "rope_theta as both 500.0 and 501.0"),
-    "sliding_window": (16, "sliding_window is 16"),
+    "sliding_window": (16, "sliding_window is 16; only 'mistral' has a window"),
+    "use_sliding_window": (True, "use_sliding_window is True"),
     "pretraining_tp": (2, "pretraining_tp is 2"),
     "partial_rotary_factor": (0.5, "partial_rotary_factor is 0.5"),
     "attention_dropout": (0.1, "attention_dropout is 0.1"),
@@ -68,9 +69,24 @@ def test_gpt2_field_that_changes_the_function_is_refused(field: str, tmp_path: P
         load_hf(saved(GPT2, tmp_path / "hf", **{field: value}))
 
 
-def test_mistral_has_a_window_unless_its_config_says_otherwise(tmp_path: Path) -> None:
-    directory = saved(LLAMA, tmp_path / "hf", model_type="mistral", attention_bias=..., mlp_bias=...)
-    with pytest.raises(WeightsError, match="sliding_window is 4096 by default"):
+@pytest.mark.parametrize(("window", "read"), [(..., 4096), (None, None), (5, 5)])
+def test_mistral_has_a_window_unless_its_config_says_otherwise(
+    window: object, read: int | None, tmp_path: Path
+) -> None:
+    fields = {"model_type": "mistral", "attention_bias": ..., "mlp_bias": ..., "sliding_window": window}
+    assert load_hf(saved(LLAMA, tmp_path / "hf", **fields)).config == LLAMA.with_(sliding_window=read)
+
+
+@pytest.mark.parametrize("window", [0, "5", 2.5])
+def test_a_window_that_is_none_is_refused(window: object, tmp_path: Path) -> None:
+    directory = saved(LLAMA.with_(sliding_window=5), tmp_path / "hf", sliding_window=window)
+    with pytest.raises(WeightsError, match=f"sliding_window must be a positive integer, or None.*{window!r}"):
+        load_hf(directory)
+
+
+def test_mistral_has_no_biases_to_read(tmp_path: Path) -> None:
+    directory = saved(LLAMA.with_(sliding_window=5), tmp_path / "hf", mlp_bias=False)
+    with pytest.raises(WeightsError, match="not understood and may change the function: mlp_bias"):
         load_hf(directory)
 
 
@@ -130,6 +146,15 @@ UNEXPRESSIBLE = {
     "gpt2 groups": (GPT2.with_(n_kv_heads=1), "n_kv_heads = 1"),
     "gpt2 head_dim": (GPT2.with_(head_dim=6), "head_dim = 6"),
     "llama d_model": (LLAMA.with_(d_model=25), "d_model = 25"),
+    "gpt2 window": (GPT2.with_(sliding_window=5), "GPT-2 not sliding_window = 5"),
+    "mistral bias": (
+        LLAMA.with_(sliding_window=5, feed_forward_bias=True),
+        "Llama not feed_forward_bias = True beside sliding_window = 5",
+    ),
+    "mistral attention bias": (
+        LLAMA.with_(sliding_window=5, attention_bias=True, attention_out_bias=True),
+        "Llama not attention_bias = True beside sliding_window = 5",
+    ),
 }
 
 

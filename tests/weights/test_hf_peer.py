@@ -107,11 +107,20 @@ def test_rope_theta_of_transformers_4_is_read(theta: str, tmp_path: Path) -> Non
     )
 
 
-def test_their_mistral_without_window_loads_with_their_logits(tmp_path: Path) -> None:
+def their_mistral(window: int | None, attention: str) -> torch.nn.Module:
     config = transformers.MistralConfig(
-        **{**their_llama().config.to_dict(), "model_type": "mistral", "sliding_window": None}
+        **{**their_llama().config.to_dict(), "model_type": "mistral", "sliding_window": window},
+        attn_implementation=attention,
     )
-    theirs = randomise(transformers.MistralForCausalLM(config).double())
+    return randomise(transformers.MistralForCausalLM(config).double())
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("window", [None, 1, 5, 18, 19])
+def test_their_mistral_loads_with_their_logits(window: int | None, attention: str, tmp_path: Path) -> None:
+    """Excludes a window one token wider or narrower than theirs: 19 tokens, so that 18 hides one pair only."""
+    theirs = their_mistral(window, attention)
+    assert theirs.config._attn_implementation == attention
     theirs.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     fields = json.loads(path.read_text())
@@ -122,9 +131,32 @@ def test_their_mistral_without_window_loads_with_their_logits(tmp_path: Path) ->
     ):  # Llama's, which Mistral's config merely carries
         fields.pop(name, None)
     path.write_text(json.dumps(fields))
-    assert_close(
-        logits_of(load_hf(tmp_path, dtype=None), token_ids()), their_logits(theirs, token_ids()), LLAMA_BOUND
-    )
+    ours, expected = load_hf(tmp_path, dtype=None), their_logits(theirs, token_ids())
+    assert ours.config.sliding_window == window
+    for backend in ("explicit", "fused"):
+        ours.attention_backend = backend
+        assert_close(logits_of(ours, token_ids()), expected, LLAMA_BOUND)
+    if window not in (None, 19):
+        for other in (window - 1, window + 1):
+            wrong = random_model(ours.config.with_(sliding_window=other or None))
+            wrong.load_state_dict(ours.state_dict())
+            assert (logits_of(wrong, token_ids()) - expected).abs().max() > 1000 * LLAMA_BOUND
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_packed_documents_get_the_logits_of_their_llama(attention: str, tmp_path: Path) -> None:
+    """transformers tells packed sequences by positions that restart."""
+    theirs = their_llama(attn_implementation=attention)
+    theirs.save_pretrained(tmp_path)
+    ours, ids = load_hf(tmp_path, dtype=None), token_ids()
+    documents = torch.tensor([[4] * 7 + [1] * 12, [0] * 18 + [1], [2] * 3 + [5] * 9 + [3] * 7])
+    positions = torch.cat([torch.arange(n) for n in (7, 12, 18, 1, 3, 9, 7)]).view(3, 19)
+    with torch.inference_mode():
+        expected = theirs(ids, position_ids=positions, use_cache=False).logits
+        for backend in ("explicit", "fused"):
+            ours.attention_backend = backend
+            assert_close(ours(ids, document_ids=documents)[0], expected, LLAMA_BOUND)
+            assert (ours(ids, position_ids=positions)[0] - expected).abs().max() > 1000 * LLAMA_BOUND
 
 
 @pytest.mark.parametrize(
@@ -154,6 +186,10 @@ OURS = {
     "llama biases": LLAMA.with_(attention_bias=True, attention_out_bias=True, feed_forward_bias=True),
     "llama interleaved": LLAMA.with_(rope_layout="interleaved", attention_bias=True, attention_out_bias=True),
     "llama gelu_tanh": LLAMA.with_(activation="gelu_tanh"),
+    "mistral": LLAMA.with_(sliding_window=5),
+    "mistral interleaved tied": LLAMA.with_(
+        sliding_window=7, rope_layout="interleaved", tie_embeddings=True, activation="gelu"
+    ),
     "gpt2": GPT2,
     "gpt2 untied relu": GPT2.with_(tie_embeddings=False, activation="relu"),
     "gpt2 gelu": GPT2.with_(activation="gelu"),

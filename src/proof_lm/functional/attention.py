@@ -26,6 +26,7 @@ def attention(
     *,
     mask: VisibleMask | None = None,
     causal: bool = True,
+    window: int | None = None,
     dropout_probability: float = 0.0,
     backend: AttentionBackend = "explicit",
 ) -> Float[Tensor, "B N T H"]:
@@ -35,18 +36,23 @@ def attention(
         queries: (B, N, T, H).
         keys: (B, K, S, H), K dividing N.
         values: (B, K, S, H).
-        mask: boolean, True = visible, broadcastable to (B, N, T, S). A key that it hides from every query
-            may hold NaN or Inf without effect.
+        mask: boolean, True = visible, broadcastable to (B, N, T, S): what it shows must be shown by ``causal``
+            and ``window`` too. A key that it hides from every query may hold NaN or Inf without effect.
         causal: query t sees keys s <= t + (S - T): the last query sees all keys, as decoding needs.
+        window: W, at least 1, for causal attention: of those keys, query t sees the last W only,
+            s > t + (S - T) - W. None: all of them.
         dropout_probability: on the weights; the caller passes 0 outside training.
         backend: ``"explicit"`` is the specification; ``"fused"`` is PyTorch's kernel, for speed.
 
     A query that sees no key gives zeros, with finite gradients. Source: Vaswani et al. 2017, equation 1;
-    Ainslie et al. 2023 for the groups.
+    Ainslie et al. 2023 for the groups; Child et al. 2019 for the window.
     """
+    if window is not None:
+        assert causal, "a window is of the past"
+        keys, values, mask, window = _within_reach(queries, keys, values, mask, window)
     if backend == "fused":
-        return _fused_attention(queries, keys, values, mask, causal, dropout_probability)
-    visible = _visible_mask(queries, keys, mask, causal)
+        return _fused_attention(queries, keys, values, mask, causal, window, dropout_probability)
+    visible = _visible_mask(queries, keys, mask, causal, window)
     if mask is not None:
         keys, values = _clear_hidden(keys, visible), _clear_hidden(values, visible)
     weights = dropout(attention_weights(queries, keys, visible), dropout_probability)
@@ -60,10 +66,13 @@ def attention_weights(queries: Queries, keys: Keys, visible: VisibleMask | None)
     return softmax(scores, visible=visible)
 
 
-def causal_mask(n_queries: int, n_keys: int, device: torch.device | None = None) -> Bool[Tensor, "T S"]:
-    """True where query t may see key s: s <= t + (n_keys - n_queries)."""
+def causal_mask(
+    n_queries: int, n_keys: int, device: torch.device | None = None, *, window: int | None = None
+) -> Bool[Tensor, "T S"]:
+    """True where query t may see key s: s <= p, with p = t + (n_keys - n_queries); in a window also s > p - window."""
     everything = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device)
-    return everything.tril(n_keys - n_queries)
+    past = everything.tril(n_keys - n_queries)
+    return past if window is None else past.triu(n_keys - n_queries - window + 1)
 
 
 def _fused_attention(
@@ -72,16 +81,17 @@ def _fused_attention(
     values: Values,
     mask: VisibleMask | None,
     causal: bool,
+    window: int | None,
     dropout_probability: float,
 ) -> Float[Tensor, "B N T H"]:
     n_queries, n_keys = queries.shape[2], keys.shape[2]
-    if mask is None and causal and n_queries == n_keys:
+    if mask is None and causal and window is None and n_queries == n_keys:
         # The kernel's own causal flag is anchored at the top left, so it is right for square scores only.
         grouped = queries.shape[1] != keys.shape[1]
         return scaled_dot_product_attention(
             queries, keys, values, is_causal=True, dropout_p=dropout_probability, enable_gqa=grouped
         )
-    visible = _visible_mask(queries, keys, mask, causal)
+    visible = _visible_mask(queries, keys, mask, causal, window)
     empty = None
     if mask is not None:
         assert visible is not None
@@ -117,14 +127,26 @@ def _grouped_kernel(
     )
 
 
-def _visible_mask(queries: Queries, keys: Keys, mask: VisibleMask | None, causal: bool) -> VisibleMask | None:
-    """The causal triangle and the given mask in one; None where every query sees every key."""
+def _within_reach(
+    queries: Queries, keys: Keys, values: Values, mask: VisibleMask | None, window: int
+) -> tuple[Float[Tensor, "B K R H"], Float[Tensor, "B K R H"], Bool[Tensor, "#B #N #T R"] | None, int | None]:
+    """Without the keys that lie before every query's window; and no window where it hides nothing of the rest."""
+    first = max(0, keys.shape[2] - queries.shape[2] - window + 1)
+    keys, values = keys[:, :, first:], values[:, :, first:]
+    rest = None if window >= keys.shape[2] else window
+    return keys, values, None if mask is None else mask[..., first:], rest
+
+
+def _visible_mask(
+    queries: Queries, keys: Keys, mask: VisibleMask | None, causal: bool, window: int | None
+) -> VisibleMask | None:
+    """The causal triangle (or band) and the given mask in one; None where every query sees every key."""
     n_queries, n_keys = queries.shape[2], keys.shape[2]
     if not causal or (n_queries == 1 and mask is not None):
         return mask
     if n_queries == 1:
         return None
-    triangle = causal_mask(n_queries, n_keys, queries.device)[None, None]
+    triangle = causal_mask(n_queries, n_keys, queries.device, window=window)[None, None]
     return triangle if mask is None else triangle & mask
 
 

@@ -1,14 +1,17 @@
 """Causal self-attention with any number of KV heads."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from torch import nn
 
 from proof_lm import functional
 from proof_lm.config import DecoderConfig
-from proof_lm.dims import Bool, Float, Hidden, Keys, Queries, Tensor, Values
+from proof_lm.dims import Bool, Float, Hidden, Int, Keys, Queries, Tensor, Values
 from proof_lm.functional import AttentionBackend, Rotation
 from proof_lm.model.cache import CacheLayer
+from proof_lm.model.documents import same_document
 from proof_lm.model.linear import Linear
 
 
@@ -18,13 +21,21 @@ class AttentionContext:
 
     Attributes:
         backend: which of the two attention computations runs.
-        mask: (B, 1, 1, S), True where a key may be seen at all; None where all may.
+        mask: (B, 1, 1, S), True where a key may be seen at all, or (B, 1, T, S) where that depends on the
+            query; None where all may.
         rotation: the rotary angles of this call's positions; None without rotary positions.
+        window: how many tokens up to itself a token sees; None where it sees the whole past.
     """
 
     backend: AttentionBackend
-    mask: Bool[Tensor, "B 1 1 S"] | None = None
+    mask: Bool[Tensor, "B 1 #T S"] | None = None
     rotation: Rotation | None = None
+    window: int | None = None
+
+    def within(self, document_ids: Int[Tensor, "B T"]) -> AttentionContext:
+        """The same, but tokens of different documents do not see each other."""
+        same = same_document(document_ids)[:, None]
+        return replace(self, mask=same if self.mask is None else self.mask & same)
 
 
 class Attention(nn.Module):
@@ -67,6 +78,7 @@ class Attention(nn.Module):
             values,
             mask=context.mask,
             causal=True,
+            window=context.window,
             dropout_probability=self.dropout if self.training else 0.0,
             backend=context.backend,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,10 +17,12 @@ from proof_lm.model import inputs
 from proof_lm.model.attention import AttentionContext
 from proof_lm.model.block import Block
 from proof_lm.model.cache import KVCache
+from proof_lm.model.documents import document_positions
 from proof_lm.model.embedding import Embedding
 from proof_lm.model.init import initialize
 from proof_lm.model.linear import Linear
 from proof_lm.model.norm import build_norm
+from proof_lm.model.parameter_groups import parameter_groups
 
 
 class ProofLM(nn.Module):
@@ -61,6 +64,7 @@ class ProofLM(nn.Module):
         *,
         padding_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
         cache: KVCache | None = None,
     ) -> tuple[Logits, Scalar | None]:
         """Logits for the token after each position, and the loss where labels are given.
@@ -71,7 +75,12 @@ class ProofLM(nn.Module):
             loss_mask: (B, T), True (or 1) where a label counts; elsewhere it may be anything.
             padding_mask: (B, T), True (or 1) for real tokens. Padding, on either side, is seen by nobody,
                 and the positions of a row count its real tokens only. Logits at padding mean nothing.
-            position_ids: (T,) or (B, T); by default 0, 1, ..., continued from the cache.
+            position_ids: (T,) or (B, T); by default 0, 1, ..., continued from the cache, or from 0 in every
+                document.
+            document_ids: (B, T), integers, for rows that hold several documents: tokens see their own document
+                only, so each gets the logits that it has alone. A document is one run of equal ids; ids at
+                padding mean nothing. Not with a cache. The label of a document's last token is the caller's
+                to choose, or to leave out by ``loss_mask``.
             cache: continues the tokens in it, and holds these too afterwards. Under ``torch.no_grad()``.
 
         Returns:
@@ -83,7 +92,11 @@ class ProofLM(nn.Module):
         """
         mask = inputs.check_loss(self.config, token_ids, labels, loss_mask)
         hidden = self.hidden_states(
-            token_ids, padding_mask=padding_mask, position_ids=position_ids, cache=cache
+            token_ids,
+            padding_mask=padding_mask,
+            position_ids=position_ids,
+            document_ids=document_ids,
+            cache=cache,
         )
         logits = self.logits(hidden)
         return logits, None if labels is None else self.loss(logits, labels, mask)
@@ -94,6 +107,7 @@ class ProofLM(nn.Module):
         *,
         padding_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
         cache: KVCache | None = None,
     ) -> Hidden:
         """The normalized output of the last block, (B, T, D): what the head is applied to."""
@@ -103,11 +117,16 @@ class ProofLM(nn.Module):
         if cache is not None:
             cache.check(self.config, self.embedding.weight.dtype, batch, n_tokens)
         real = inputs.token_mask("padding_mask", padding_mask, token_ids)
+        if document_ids is not None:
+            document_ids = inputs.check_documents(document_ids, token_ids, real, cached=cache is not None)
+            position_ids = document_positions(document_ids, real) if position_ids is None else position_ids
         positions = self.positions(token_ids, real, position_ids, cache)
         visible = real if cache is None else cache.stage(positions, real)
 
         hidden = self.embed(token_ids, positions, real)
         context = self.context(positions, visible)
+        if document_ids is not None:
+            context = context.within(document_ids)
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, context, None if cache is None else cache.layer(index))
         if cache is not None:
@@ -135,7 +154,7 @@ class ProofLM(nn.Module):
                 self.embedding.weight.dtype,
             )
         mask = None if visible is None else visible[:, None, None, :]
-        return AttentionContext(self.attention_backend, mask, rotation)
+        return AttentionContext(self.attention_backend, mask, rotation, self.config.sliding_window)
 
     def logits(self, hidden: Hidden) -> Logits:
         """The head: hidden states times the (tied or own) head matrix."""
@@ -154,6 +173,10 @@ class ProofLM(nn.Module):
     def parameter_count(self) -> int:
         """Elements of all parameters, each tensor counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Matrices, which decay, and gains and biases, which do not; see :mod:`proof_lm.model.parameter_groups`."""
+        return parameter_groups(self, weight_decay)
 
     @property
     def embeddings_are_tied(self) -> bool:

@@ -5,6 +5,7 @@ import torch
 from proof_lm.config import DecoderConfig
 from proof_lm.dims import Bool, Int, Tensor
 from proof_lm.errors import InputError
+from proof_lm.model.documents import returns_to_document
 
 
 def check_tokens(config: DecoderConfig, token_ids: Tensor, start: int) -> None:
@@ -42,6 +43,36 @@ def check_positions(config: DecoderConfig, position_ids: Tensor, token_ids: Tens
     limit = config.context_length if config.position == "learned" else None
     _check_range("position_ids", position_ids, limit, "context_length")
     return position_ids.expand_as(token_ids)
+
+
+def check_documents(
+    document_ids: Tensor, token_ids: Tensor, real: Bool[Tensor, "B T"] | None, *, cached: bool
+) -> Int[Tensor, "B T"]:
+    """Document ids as (B, T) integers, each id in one piece; what stands at padding does not matter.
+
+    Raises:
+        InputError: says which rule is broken, and where.
+    """
+    if cached:
+        raise InputError(
+            "document_ids do not go with a cache: a packed sequence is one call, without a cache"
+        )
+    _check_integers("document_ids", document_ids)
+    if document_ids.shape != token_ids.shape:
+        raise InputError(
+            f"document_ids must have the shape of token_ids, {tuple(token_ids.shape)}, got "
+            f"{tuple(document_ids.shape)}"
+        )
+    if torch.compiler.is_compiling() or document_ids.device.type == "meta":
+        return document_ids
+    returns = returns_to_document(document_ids, real)
+    if returns.any():
+        row, time = returns.nonzero()[0].tolist()
+        raise InputError(
+            f"document_ids must hold each document in one piece, got {int(document_ids[row, time])} again at "
+            f"{[row, time]}, after another document"
+        )
+    return document_ids
 
 
 def check_loss(

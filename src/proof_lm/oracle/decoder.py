@@ -70,11 +70,13 @@ def decoder_forward(
     *,
     padding_mask: ArrayLike | None = None,
     position_ids: ArrayLike | None = None,
+    document_ids: ArrayLike | None = None,
 ) -> DecoderTrace:
     """x = embed(tokens), x = block_i(x) for every i, logits = norm(x) E^T. Dropout is not modelled.
 
     Padding is hidden from every query, and its hidden state is set to zero after the embedding, so that
-    nothing stored for a pad token can reach a real one.
+    nothing stored for a pad token can reach a real one. A token sees no later one, none that lies
+    ``sliding_window`` tokens or more before it, and none of another document.
 
     Args:
         config: the decoder's definition.
@@ -84,7 +86,9 @@ def decoder_forward(
         loss_mask: boolean (B, T), True = the position counts in the loss; None counts all.
         padding_mask: boolean (B, T), True = a real token; None where all are.
         position_ids: (B, T). Default: 0 .. T-1, or with a padding mask the number of real tokens before
-            and at the position, less 1, and at least 0.
+            and at the position, less 1, and at least 0; with documents the same, within the document.
+        document_ids: integers (B, T), one run of equal ids a document; None where a row is one document.
+            What stands at the padding has no meaning.
 
     Raises:
         InputError: an input's shape, dtype or range does not fit, or the sequence exceeds context_length.
@@ -103,10 +107,14 @@ def decoder_forward(
     real = np.ones(token_ids.shape, dtype=np.bool_)
     if padding_mask is not None:
         real = bool_array("padding_mask", padding_mask, token_ids.shape)
-    positions = _default_positions(real)
+    documents = np.zeros(token_ids.shape, dtype=np.int64)
+    if document_ids is not None:
+        documents = int_array("document_ids", document_ids, token_ids.shape)
+        _require_whole_documents(documents, real)
+    positions = _default_positions(real, documents)
     if position_ids is not None:
         positions = int_array("position_ids", position_ids, token_ids.shape)
-    visible = np.tri(token_ids.shape[1], dtype=np.bool_) & real[:, None, :]
+    visible = _visible(config, real, documents)
 
     hidden = first_hidden = _embed(config, weights, token_ids, positions, real)
     blocks = []
@@ -178,9 +186,45 @@ def decoder_backward(
     return gradients
 
 
-def _default_positions(real: BoolArray) -> IntArray:
-    """Real tokens up to and at each position, less 1, at least 0; without padding that is 0 .. T-1."""
-    return np.maximum(np.cumsum(real, axis=1, dtype=np.int64) - 1, 0)
+def _default_positions(real: BoolArray, documents: IntArray) -> IntArray:
+    """Real tokens of the document up to and at each position, less 1, at least 0: 0 .. T-1 if all are real."""
+    positions = np.zeros(real.shape, dtype=np.int64)
+    for row in range(real.shape[0]):
+        found: dict[int, int] = {}
+        for t, document in enumerate(documents[row].tolist()):
+            found[document] = found.get(document, 0) + int(real[row, t])
+            positions[row, t] = max(found[document] - 1, 0)
+    return positions
+
+
+def _visible(config: DecoderConfig, real: BoolArray, documents: IntArray) -> BoolArray:
+    """Which key each query sees, (B, T, T): from how far back it lies, whether it is real, and its document."""
+    n_tokens = real.shape[1]
+    distance = np.arange(n_tokens)[:, None] - np.arange(n_tokens)
+    reach = n_tokens if config.sliding_window is None else config.sliding_window
+    visible: BoolArray = (distance >= 0) & (distance < reach) & real[:, None, :]
+    return visible & np.equal(documents[:, :, None], documents[:, None, :])
+
+
+def _require_whole_documents(documents: IntArray, real: BoolArray) -> None:
+    """Check that no document goes on after a real token of another one.
+
+    Raises:
+        InputError: one does; the message has its id and the place.
+    """
+    for row in range(real.shape[0]):
+        ended: set[int] = set()
+        current: int | None = None
+        for t in np.flatnonzero(real[row]).tolist():
+            document = int(documents[row, t])
+            if document in ended:
+                raise InputError(
+                    f"document_ids must be one run of equal ids a document, but row {row} returns to document "
+                    f"{document} at token {t}"
+                )
+            if current is not None and document != current:
+                ended.add(current)
+            current = document
 
 
 def _head_name(config: DecoderConfig) -> str:

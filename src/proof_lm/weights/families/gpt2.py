@@ -103,6 +103,7 @@ def _obstacles(config: DecoderConfig) -> list[str]:
         "norm": "layernorm",
         "norm_bias": True,
         "position": "learned",
+        "sliding_window": None,
         "feed_forward": "mlp",
         "attention_bias": True,
         "attention_out_bias": True,

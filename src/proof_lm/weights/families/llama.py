@@ -1,4 +1,7 @@
-"""Llama, and Mistral without its window (transformers ``models/llama``, Touvron et al. 2023)."""
+"""Llama, and Mistral, which adds a window and has no biases (transformers ``models/llama`` and ``models/mistral``).
+
+Sources: Touvron et al. 2023; Jiang et al. 2023.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def _read_config(fields: ConfigFields) -> DecoderConfig:
     if is_mistral:
         fields.require("num_key_value_heads", "max_position_embeddings")  # its defaults are not Llama's
     attention_bias = False if is_mistral else fields.get("attention_bias", False)
-    _refuse_changes(fields, window_by_default=4096 if is_mistral else None)
+    _refuse_changes(fields, is_mistral=is_mistral)
     config = {
         "vocab_size": vocab_size,
         "context_length": fields.get("max_position_embeddings", 2048),
@@ -53,6 +56,7 @@ def _read_config(fields: ConfigFields) -> DecoderConfig:
         "position": "rope",
         "rope_theta": _rope_theta(fields),
         "rope_layout": "half",
+        "sliding_window": fields.get("sliding_window", 4096) if is_mistral else None,
         "feed_forward": "gated",
         "activation": fields.activation("hidden_act", "silu"),
         "attention_bias": attention_bias,
@@ -64,14 +68,14 @@ def _read_config(fields: ConfigFields) -> DecoderConfig:
     return make_config(fields.where, config)
 
 
-def _refuse_changes(fields: ConfigFields, *, window_by_default: int | None) -> None:
+def _refuse_changes(fields: ConfigFields, *, is_mistral: bool) -> None:
     """Refuse what would make another function of the same tensors."""
-    fields.must_be(
-        "sliding_window", None, default=window_by_default, why="attention here always sees the whole past"
-    )
-    fields.must_be(
-        "use_sliding_window", False, default=False, why="attention here always sees the whole past"
-    )
+    if not is_mistral:
+        fields.must_be(
+            "sliding_window", None, default=None, why="only 'mistral' has a window in transformers"
+        )
+    why = "in a 'mistral' config sliding_window alone says whether there is a window"
+    fields.must_be("use_sliding_window", False, default=False, why=why)
     fields.must_be("pretraining_tp", 1, None, default=1, why="sliced matrix products are not supported")
     fields.must_be("partial_rotary_factor", 1, None, default=1, why="whole heads are rotated here")
     fields.must_be("rope_interleaved", False, default=False, why="Llama's rotary pairs are half a head apart")
@@ -120,9 +124,14 @@ def _number(fields: ConfigFields, name: str, value: object) -> float:
 
 
 def _write_config(config: DecoderConfig) -> dict[str, Any]:
+    """Of a Mistral where there is a window, else of a Llama."""
+    is_mistral = config.sliding_window is not None
+    own: dict[str, Any] = {"attention_bias": config.attention_bias, "mlp_bias": config.feed_forward_bias}
+    if is_mistral:
+        own = {"sliding_window": config.sliding_window}
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": ["MistralForCausalLM" if is_mistral else "LlamaForCausalLM"],
+        "model_type": "mistral" if is_mistral else "llama",
         "vocab_size": config.vocab_size,
         "max_position_embeddings": config.context_length,
         "num_hidden_layers": config.n_layers,
@@ -135,8 +144,7 @@ def _write_config(config: DecoderConfig) -> dict[str, Any]:
         "rms_norm_eps": float(config.norm_eps),
         "rope_theta": config.rope_theta,  # read by transformers 4
         "rope_parameters": {"rope_type": "default", "rope_theta": config.rope_theta},  # by transformers 5
-        "attention_bias": config.attention_bias,
-        "mlp_bias": config.feed_forward_bias,
+        **own,
         "attention_dropout": 0.0,
         "tie_word_embeddings": config.tie_embeddings,
         "bos_token_id": None,  # the weights know no tokens, and the defaults would name some
@@ -157,6 +165,9 @@ def _obstacles(config: DecoderConfig) -> list[str]:
     )
     if config.d_model % config.n_heads:
         found.append(f"d_model = {config.d_model}, no multiple of n_heads = {config.n_heads}")
+    if config.sliding_window is not None:
+        biases = obstacles(config, {"attention_bias": False, "feed_forward_bias": False})
+        found.extend(f"{bias} beside sliding_window = {config.sliding_window}" for bias in biases)
     return found
 
 
