@@ -27,3 +27,7 @@ class TextError(ProofLMError, ValueError):
 
 class TargetError(ProofLMError, ValueError):
     """The target of a command cannot be found or loaded."""
+
+
+class MapError(ProofLMError, ValueError):
+    """A foreign module's parameters cannot be laid out as a decoder's; the message says which and why."""

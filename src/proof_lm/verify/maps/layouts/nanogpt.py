@@ -1,0 +1,54 @@
+"""nanoGPT (github.com/karpathy/nanoGPT, ``model.py``): GPT-2's names, with weights (out, in) and exact GELU."""
+
+from __future__ import annotations
+
+from proof_lm.config import DecoderConfig
+from proof_lm.errors import MapError
+from proof_lm.verify.maps.foreign import Foreign
+from proof_lm.verify.maps.layouts.layout import Layout, fields_from_shapes, make_config
+from proof_lm.weights.mapping import Source, rename
+
+_TOP = {
+    "embedding": "transformer.wte",
+    "position_embedding": "transformer.wpe",
+    "final_norm": "transformer.ln_f",
+    "head": "lm_head",
+}
+_PARTS = {
+    "attention_norm": "ln_1",
+    "attention.query": "attn.c_attn",
+    "attention.key": "attn.c_attn",
+    "attention.value": "attn.c_attn",
+    "attention.out": "attn.c_proj",
+    "feed_forward_norm": "ln_2",
+    "feed_forward.up": "mlp.c_fc",
+    "feed_forward.down": "mlp.c_proj",
+}
+_FUSED = ("query", "key", "value")  # the order of their rows in c_attn
+
+
+def _source_of(name: str) -> Source:
+    theirs = rename(name, top=_TOP, block="transformer.h.{}", parts=_PARTS)
+    part = name.split(".")[-2]
+    return Source(theirs, part=_FUSED.index(part), n_parts=len(_FUSED)) if part in _FUSED else Source(theirs)
+
+
+def _read_config(foreign: Foreign) -> DecoderConfig:
+    """LayerNorm, learned positions, plain feed-forward layer with the exact GELU."""
+    n_heads = foreign.declared_count("n_head")
+    if n_heads is None:
+        raise MapError("no attribute n_head, of the module or of its config, says how many heads there are")
+    shape = foreign.shape("transformer.h.0.attn.c_attn.weight")
+    if len(shape) == 2 and shape[1] == 3 * shape[0]:
+        raise MapError(
+            f"transformer.h.0.attn.c_attn.weight is {list(shape)}, stored (in, out) as transformers' GPT-2 does"
+        )
+    config = {
+        **fields_from_shapes(foreign, _source_of, n_heads=n_heads, default_eps=1e-5),
+        "context_length": foreign.shape("transformer.wpe.weight")[0],
+        "position": "learned",
+    }
+    return make_config(config)
+
+
+NANOGPT = Layout("nanoGPT", _source_of, _read_config)
