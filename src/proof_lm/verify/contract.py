@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from proof_lm.verify.probe import Inapplicable, Probe
-from proof_lm.verify.subject import Capability, Subject, SubjectError
+from proof_lm.verify.subjects import Capability, Subject, SubjectError
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, worst_verdict
 
-Check = Callable[[Subject, Probe], Iterable[Measurement]]
+Check = Callable[[Any, Probe], Iterable[Measurement]]  # of a Subject, or of the kind that can what is needed
+NEAR = 10.0  # a residual within this factor of a bound is measured again
+SMALL_SIZES = (
+    (1, 1),
+    (1, 2),
+    (2, 2),
+    (1, 3),
+    (2, 3),
+    (1, 5),
+    (2, 5),
+    (3, 5),
+    (1, 9),
+    (2, 9),
+    (1, 13),
+    (1, 17),
+)
 
 
 @dataclass(frozen=True)
@@ -25,34 +43,91 @@ class Contract:
         statement: the property, in one sentence.
         needs: what the subject must be able to do.
         check: measures; its docstring is the explanation.
+        quick: whether it belongs to the quick level.
+        grows: whether what it finds can be looked for in smaller inputs.
     """
 
     name: str
     statement: str
     needs: frozenset[Capability]
     check: Check
+    quick: bool = False
+    grows: bool = True
 
     @property
     def explanation(self) -> str:
         """How the property is measured, in full."""
         return inspect.getdoc(self.check) or ""
 
-    def judge(self, subject: Subject, probe: Probe) -> ContractResult:
-        """The verdict on one subject.
+    def judge(self, subject: Subject, *probes: Probe) -> ContractResult:
+        """The verdict on one subject, from one probe or more.
 
         A subject that raises, where the contract lets it do only what it says it can, is in violation. Too
         little memory, or an error of the check itself, decides nothing; a violation measured before it stands.
+        A residual near a bound is measured again with a fresh seed: when the two runs disagree, or both lie
+        between the bounds, nothing is decided. A violation is looked for again in the smallest inputs.
         """
         missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
         if missing:
-            return self._result(Verdict.NOT_APPLICABLE, [], "; ".join(dict.fromkeys(missing)))
+            reason = "; ".join(dict.fromkeys(missing))
+            return ContractResult(self.name, self.statement, Verdict.NOT_APPLICABLE, (), reason, 0.0)
         start = time.perf_counter()
+        subject = _fresh(subject, probes[0])
+        runs = [self._measure(subject, probe) for probe in probes]
+        worst = max(runs, key=lambda run: _RANK[run.verdict])
+        if worst.is_near:
+            worst = self._again(subject, probes[runs.index(worst)], worst)
+        measurements = tuple(m for run in runs for m in run.measurements)
+        if worst not in runs:
+            measurements += worst.measurements
+        smallest = self._smallest(subject, probes[0], worst) if worst.verdict is Verdict.VIOLATED else ""
+        seconds = time.perf_counter() - start
+        return ContractResult(
+            self.name, self.statement, worst.verdict, measurements, worst.reason, seconds, smallest
+        )
+
+    def first_violation(self, subject: Subject, probe: Probe) -> Verdict:
+        """The verdict alone, from one probe, without looking further once something is violated."""
+        if any(need in subject.absent for need in self.needs):
+            return Verdict.NOT_APPLICABLE
+        return self._measure(_fresh(subject, probe), probe, until_violated=True).verdict
+
+    def _again(self, subject: Subject, probe: Probe, first: _Run) -> _Run:
+        second = self._measure(subject, probe.reseeded())
+        both = (*first.measurements, *second.measurements)
+        if first.verdict is second.verdict:
+            return _Run(first.verdict, second.measurements, first.reason)
+        return _Run(Verdict.INCONCLUSIVE, both, "near a bound, and a fresh seed says otherwise")
+
+    def _smallest(self, subject: Subject, probe: Probe, found: _Run) -> str:
+        """The smallest input in which the contract is still violated, in words; empty where none smaller is."""
+        if not self.grows or probe.is_large or not found.measurements:
+            return ""
+        for n_rows, n_tokens in SMALL_SIZES:
+            if n_rows > probe.n_rows or n_tokens >= probe.n_tokens:
+                continue
+            smaller = Probe(subject, probe.seed, n_rows=n_rows, n_tokens=n_tokens)
+            for measurement in self._measure(subject, smaller, until_violated=True).measurements:
+                if measurement.verdict is Verdict.VIOLATED and not math.isinf(measurement.measured):
+                    place = f" at {measurement.where}" if measurement.where else ""
+                    rows, tokens = (
+                        f"{n} {word}{'s' * (n > 1)}" for n, word in ((n_rows, "row"), (n_tokens, "token"))
+                    )
+                    return (
+                        f"{rows} of {tokens}, {measurement.path}: {measurement.quantity} = "
+                        f"{measurement.measured:.3g}{place}"
+                    )
+        return ""
+
+    def _measure(self, subject: Subject, probe: Probe, *, until_violated: bool = False) -> _Run:
         measurements: list[Measurement] = []
         reason = ""
         try:
             for measurement in self.check(subject, probe):
                 # one by one, so that what was measured stands if the check breaks off
-                measurements.append(measurement)  # noqa: PERF402
+                measurements.append(measurement)
+                if until_violated and measurement.verdict is Verdict.VIOLATED:
+                    break
             verdict = worst_verdict(tuple(measurements))
         except Inapplicable as error:
             verdict, reason = Verdict.NOT_APPLICABLE, str(error)
@@ -64,9 +139,36 @@ class Contract:
             verdict, reason = Verdict.INCONCLUSIVE, f"the check failed: {type(error).__name__}: {error}"
         if any(measurement.verdict is Verdict.VIOLATED for measurement in measurements):
             verdict = Verdict.VIOLATED
-        return self._result(verdict, measurements, reason, time.perf_counter() - start)
+        return _Run(verdict, tuple(measurements), reason)
 
-    def _result(
-        self, verdict: Verdict, measurements: list[Measurement], reason: str, seconds: float = 0.0
-    ) -> ContractResult:
-        return ContractResult(self.name, self.statement, verdict, tuple(measurements), reason, seconds)
+
+def _fresh(subject: Subject, probe: Probe) -> Subject:
+    """A copy for one contract, so that state which another left in the subject hides nothing; a large one itself."""
+    return subject if probe.is_large else subject.swapped(copy.deepcopy(subject.module))
+
+
+_RANK = {
+    verdict: rank
+    for rank, verdict in enumerate(
+        (Verdict.NOT_APPLICABLE, Verdict.HOLDS, Verdict.INCONCLUSIVE, Verdict.VIOLATED)
+    )
+}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a check over one probe."""
+
+    verdict: Verdict
+    measurements: tuple[Measurement, ...]
+    reason: str
+
+    @property
+    def is_near(self) -> bool:
+        """Whether all that speaks against the subject is a residual between the bounds, or little above them."""
+        if self.reason:
+            return False
+        against = [m for m in self.measurements if m.verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE)]
+        return bool(against) and all(
+            m.bound is not None and 0.0 < m.measured < NEAR * m.bound.fault for m in against
+        )

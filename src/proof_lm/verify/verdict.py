@@ -113,6 +113,7 @@ class ContractResult:
         measurements: the evidence.
         reason: why it does not apply, or what the subject raised.
         seconds: wall time.
+        smallest: of a violation, the smallest input in which it was found again.
     """
 
     name: str
@@ -121,6 +122,7 @@ class ContractResult:
     measurements: tuple[Measurement, ...] = ()
     reason: str = ""
     seconds: float = 0.0
+    smallest: str = ""
 
     @property
     def worst(self) -> Measurement | None:
@@ -142,12 +144,16 @@ class Verification:
         seed: of every random choice.
         planned: names of the contracts that were to be decided.
         results: those that were.
+        level: how much was looked at.
+        diagnosis: what the subject behaves as, where something is violated and its weights are known.
     """
 
     target: str
     seed: int
     planned: tuple[str, ...]
     results: list[ContractResult] = field(default_factory=list)
+    level: str = "standard"
+    diagnosis: str = ""
 
     @property
     def undecided(self) -> tuple[str, ...]:

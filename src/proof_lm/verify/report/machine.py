@@ -10,7 +10,7 @@ import torch
 from proof_lm import __version__
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, Verification
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def to_dict(verification: Verification) -> dict[str, Any]:
@@ -23,6 +23,8 @@ def to_dict(verification: Verification) -> dict[str, Any]:
         "version": SCHEMA_VERSION,
         "target": verification.target,
         "seed": verification.seed,
+        "level": verification.level,
+        "diagnosis": verification.diagnosis,
         "exit_status": verification.exit_status,
         "counts": {verdict.value: verification.count(verdict) for verdict in Verdict},
         "undecided": list(verification.undecided),
@@ -44,6 +46,7 @@ def _contract(result: ContractResult) -> dict[str, Any]:
         "verdict": result.verdict.value,
         "reason": result.reason,
         "seconds": round(result.seconds, 3),
+        "smallest": result.smallest,
         "measurements": [_measurement(measurement) for measurement in result.measurements],
     }
 

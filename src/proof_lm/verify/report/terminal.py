@@ -15,8 +15,10 @@ STYLES = {
 
 
 def render(verification: Verification, console: Console) -> None:
-    """Prints the table, then each contract that does not hold with what moved where, then the totals."""
-    table = Table(title=f"{verification.target}, seed {verification.seed}", title_justify="left", box=None)
+    """Prints the table, then each violation and each open question with what moved where, then why others do not
+    apply, then the totals."""
+    title = f"{escape(verification.target)}, seed {verification.seed}, {verification.level}"
+    table = Table(title=title, title_justify="left", box=None)
     table.add_column("contract", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
@@ -29,9 +31,16 @@ def render(verification: Verification, console: Console) -> None:
         paths = " ".join(path for path in result.paths if path != "-")
         table.add_row(result.name, verdict, measured, bound, escape(paths))
     console.print(table)
-    for result in verification.results:
-        if result.verdict is not Verdict.HOLDS:
-            console.print(_explain(result), highlight=False, soft_wrap=True)
+    for verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
+        for result in verification.results:
+            if result.verdict is verdict:
+                console.print(_explain(result), highlight=False, soft_wrap=True)
+    for line in _inapplicable(verification):
+        console.print(line, highlight=False, soft_wrap=True)
+    if verification.diagnosis:
+        console.print(
+            f"\n[bold]diagnosis:[/] {escape(verification.diagnosis)}", highlight=False, soft_wrap=True
+        )
     console.print(_totals(verification), highlight=False, soft_wrap=True)
 
 
@@ -50,13 +59,27 @@ def _explain(result: ContractResult) -> str:
     lines = [f"\n[{style}]{result.name}: {result.verdict.value}[/]. {escape(result.statement)}"]
     if result.reason:
         lines.append(f"  {escape(result.reason)}")
-    if result.verdict in (Verdict.VIOLATED, Verdict.INCONCLUSIVE):
-        unsound = [m for m in result.measurements if m.verdict is result.verdict]
-        worst_first = sorted(unsound, key=lambda m: m.severity, reverse=True)
-        lines += [f"  {escape(_sentence(m))}" for m in worst_first[:3]]
-        if len(unsound) > 3:
-            lines.append(f"  and {len(unsound) - 3} more; --json FILE writes them all")
+    unsound = [m for m in result.measurements if m.verdict is result.verdict]
+    worst_first = sorted(unsound, key=lambda m: m.severity, reverse=True)
+    lines += [f"  {escape(_sentence(m))}" for m in worst_first[:3]]
+    if len(unsound) > 3:
+        lines.append(f"  and {len(unsound) - 3} more; --json FILE writes them all")
+    if result.smallest:
+        lines.append(f"  smallest case: {escape(result.smallest)}")
     return "\n".join(lines)
+
+
+def _inapplicable(verification: Verification) -> list[str]:
+    """One line for each reason, with the contracts that do not apply for it."""
+    names: dict[str, list[str]] = {}
+    for result in verification.results:
+        if result.verdict is Verdict.NOT_APPLICABLE:
+            names.setdefault(result.reason, []).append(result.name)
+    style = STYLES[Verdict.NOT_APPLICABLE]
+    return [
+        f"\n[{style}]not applicable:[/] {', '.join(found)}\n  {escape(reason)}"
+        for reason, found in names.items()
+    ]
 
 
 def _sentence(measurement: Measurement) -> str:

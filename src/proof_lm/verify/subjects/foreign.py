@@ -1,0 +1,277 @@
+"""Any PyTorch decoder as a subject."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from proof_lm.dims import Bool, Float, Int, Scalar, Tensor
+from proof_lm.errors import MapError, TargetError
+from proof_lm.verify.maps import WeightMap, find_map
+from proof_lm.verify.subjects.adapter import Adapter
+from proof_lm.verify.subjects.arithmetic import effective_roundoff
+from proof_lm.verify.subjects.discover import Discovered, discover
+from proof_lm.verify.subjects.subject import Capability, Finding, Subject, subject_runs
+
+BACKENDS = ("eager", "sdpa")  # of transformers' models
+
+
+class ForeignSubject(Subject):
+    """A decoder that is not ours, called through an adapter.
+
+    Args:
+        name: what reports call it.
+        model: the decoder, or an :class:`Adapter` around it.
+        weight_map: where its weights lie in our terms; by default what :func:`find_map` recognises.
+        build: makes a new one, if anything does.
+
+    Raises:
+        TargetError: it cannot be copied, or not be called.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: nn.Module | Adapter,
+        *,
+        weight_map: WeightMap | None = None,
+        build: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        native = model.module if isinstance(model, Adapter) else model
+        super().__init__(name, native, native)
+        self._settle(model)
+        self.build = build
+        self.n_heads = self.adapter.n_heads
+        self.window = self.adapter.window
+        self.strict = self.adapter.strict
+        self.weight_map = weight_map
+        self._find_map()
+        self._find_abilities()
+        self._find_paths()
+        self.findings = [
+            *self.adapter.findings,
+            *self.findings,
+            Finding(
+                "paths", ", ".join(self.paths), "set_attn_implementation" if len(self.paths) > 1 else "one"
+            ),
+        ]
+        if self.weight_map is not None:
+            self.findings.append(Finding("map", self.weight_map.family, "every parameter has its place"))
+
+    def _settle(self, model: nn.Module | Adapter) -> None:
+        """The copy to measure, and how it is called: in float64 where all of it can be, else in float32.
+
+        A module that computes part of the way in float32 gains nothing from float64 weights, and masks made for
+        one dtype may overflow in the other.
+        """
+        refusal = why = ""
+        for dtype in (torch.float64, torch.float32):
+            self.module = _copied(self.native, dtype)
+            try:
+                self.adapter = model if isinstance(model, Adapter) else discover(self.module)
+                self.vocab_size, self.context_length = self.adapter.vocab_size, self.adapter.context_length
+                roundoff, why = effective_roundoff(self.native, self._run_once)
+            except Exception as error:
+                if dtype == torch.float32:
+                    raise
+                refusal = f"it refuses float64: {type(error).__name__}: {error}"
+                continue
+            if roundoff <= torch.finfo(dtype).eps / 2:
+                break
+            refusal = f"not all of it computes in float64: {why}"
+        self.unit_roundoff = max(roundoff, torch.finfo(dtype).eps / 2)
+        self.loss_roundoff = self.unit_roundoff
+        if self.adapter.overrides("loss") and isinstance(self.adapter, Discovered):
+            self.loss_roundoff = max(roundoff, effective_roundoff(self.native, self._loss_once)[0])
+        name = str(dtype).split(".")[-1]
+        self.findings.append(Finding("arithmetic", name, refusal or "every operation is in float64"))
+
+    def _loss_once(self) -> Tensor:
+        ids = self._small_ids()
+        with torch.no_grad():
+            return self.adapter.loss(self.module, ids, ids, None)
+
+    def _find_map(self) -> None:
+        if self.weight_map is None:
+            try:
+                self.weight_map = find_map(self.native)
+            except MapError as error:
+                self.absent["weights"] = self.absent["config"] = f"no map: {error}"
+        if self.weight_map is not None and self.weight_map.positions_follow_mask:
+            self.adapter.positions_follow_mask = True
+        self.declared = self.adapter.config if self.weight_map is None else self.weight_map.config
+        if self.declared is not None:
+            self.absent.pop("config", None)
+            self.window = self.window or getattr(self.declared, "sliding_window", None)
+            self.n_heads = self.n_heads or self.declared.n_heads
+
+    def _find_abilities(self) -> None:
+        adapter = self.adapter
+        self.absent["parts"] = (
+            "its layers cannot be run alone from outside; the oracle judges them where it is mapped"
+        )
+        self.absent["rope"] = self.absent["parts"]
+        self.absent["document ids"] = "it takes no document ids"
+        if isinstance(adapter, Discovered):
+            self.absent |= adapter.absent
+        else:
+            keywords: dict[str, Capability] = {
+                "padding_mask": "padding mask",
+                "position_ids": "position ids",
+                "cache": "cache",
+            }
+            methods: dict[str, Capability] = {"loss": "loss", "generate": "generation"}
+            for keyword, capability in keywords.items():
+                if not adapter.takes(keyword):
+                    self.absent[capability] = f"the adapter's logits takes no {keyword}"
+            for method, capability in methods.items():
+                if not adapter.overrides(method):
+                    self.absent[capability] = f"the adapter has no {method}"
+            if "loss" in self.absent or not adapter.masks_loss:
+                self.absent["loss mask"] = "the adapter's loss leaves nothing out"
+        if self.build is None:
+            self.absent["construction"] = "nothing says how to make a new one"
+        if not self._has_dropout():
+            self.absent["dropout"] = "no dropout was found in it, or it changes nothing"
+
+    def _has_dropout(self) -> bool:
+        ids = self._small_ids()
+        with self.training(0.5):
+            first, second = (self.logits(ids, self.paths[0], noise=noise) for noise in (1, 2))
+        return not torch.equal(first, second)
+
+    def _find_paths(self) -> None:
+        module: Any = self.module
+        if not hasattr(module, "set_attn_implementation"):
+            return
+        before = module.config._attn_implementation
+        paths = []
+        for backend in BACKENDS:
+            try:
+                module.set_attn_implementation(backend)
+                self._run_once()
+                paths.append(backend)
+            except Exception:  # noqa: BLE001 - a backend that the architecture lacks is no path of it
+                continue
+        module.set_attn_implementation(before)
+        self.paths = tuple(paths) or self.paths
+
+    def _small_ids(self) -> Int[Tensor, "1 T"]:
+        return torch.arange(min(5, self.context_length))[None] % self.vocab_size
+
+    def _run_once(self) -> Tensor:
+        with torch.no_grad():
+            return self.adapter.logits(self.module, self._small_ids())
+
+    @contextmanager
+    def on(self, path: str) -> Iterator[nn.Module]:
+        """The module, switched to one of transformers' attention implementations for the time being."""
+        if len(self.paths) == 1:
+            with subject_runs():
+                yield self.module
+            return
+        module: Any = self.module
+        before = module.config._attn_implementation
+        with subject_runs():
+            module.set_attn_implementation(path)
+            try:
+                yield module
+            finally:
+                module.set_attn_implementation(before)
+
+    def run(
+        self,
+        module: nn.Module,
+        ids: Int[Tensor, "B T"],
+        *,
+        padding_mask: Tensor | None,
+        position_ids: Tensor | None,
+        document_ids: Tensor | None,
+        cache: Any,
+    ) -> Float[Tensor, "B T V"]:
+        """Calls the module once, through the adapter."""
+        assert document_ids is None, "the contract does not say that it needs document ids"
+        given = {"padding_mask": padding_mask, "position_ids": position_ids, "cache": cache}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.adapter.logits(module, ids, **given)
+
+    def loss(
+        self,
+        ids: Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"],
+        loss_mask: Bool[Tensor, "B T"] | None,
+        path: str,
+        *,
+        padding_mask: Tensor | None = None,
+    ) -> Scalar:
+        """Its own loss, with its graph."""
+        assert padding_mask is None, "a foreign loss is asked for without padding"
+        with self.on(path) as module:
+            return self.adapter.loss(module, ids, labels, loss_mask)
+
+    def countable(self, ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+        """All positions, but the last where labels are shifted inside."""
+        counted = super().countable(ids)
+        if self.adapter.shifts_labels:
+            counted[:, -1] = False
+        return counted
+
+    def to_oracle(self, tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
+        """By the map."""
+        assert self.weight_map is not None
+        return self.weight_map.to_oracle(tensors)
+
+    def parameter_names(self) -> dict[str, str]:
+        """By the map."""
+        assert self.weight_map is not None
+        return {ours: place.name for ours, place in self.weight_map.places.items()}
+
+    def new_cache(self, n_rows: int, capacity: int) -> Any:
+        """An empty cache of the module's kind."""
+        return self.adapter.new_cache(self.module, n_rows, capacity)
+
+    def generate(
+        self, ids: Int[Tensor, "B T"], max_new_tokens: int, path: str, **settings: Any
+    ) -> Int[Tensor, "B U"]:
+        """Prompts and continuation; the random state of the caller is left as it is."""
+        with self.on(path) as module, torch.random.fork_rng(), torch.no_grad():
+            return self.adapter.generate(module, ids, max_new_tokens, **settings)
+
+    @property
+    def embedding(self) -> Tensor | None:
+        """By the map; else the first embedding layer with as many rows as there are tokens."""
+        if self.weight_map is not None:
+            return self.embedding_and_head(self.module)[0]
+        for layer in self.module.modules():
+            if isinstance(layer, nn.Embedding) and layer.num_embeddings == self.vocab_size:
+                return layer.weight
+        return None
+
+    def embedding_and_head(self, module: nn.Module) -> tuple[Tensor, Tensor]:
+        """By the map."""
+        assert self.weight_map is not None
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        places = self.weight_map.places
+        embedding = parameters[places["embedding.weight"].name]
+        head = places["head.weight"].name if "head.weight" in places else self.weight_map.second_head
+        return embedding, embedding if head is None else parameters[head]
+
+
+def _copied(native: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy in eval mode and that dtype.
+
+    Raises:
+        TargetError: the module cannot be copied, or has no parameters.
+    """
+    if not any(True for _ in native.parameters()):
+        raise TargetError("the model has no parameters: nothing of it can be verified")
+    try:
+        module = copy.deepcopy(native)
+    except Exception as error:
+        raise TargetError(f"the model cannot be copied ({type(error).__name__}: {error})") from error
+    return module.to(dtype).eval()
