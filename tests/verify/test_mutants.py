@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proof_lm.verify import CONTRACTS, MUTANTS, Mutant, Subject, Verdict, verify
+from proof_lm.verify import CONTRACTS, MUTANTS, Mutant, ProofSubject, Verdict, verify
 
 BY_NAME = {contract.name: contract for contract in CONTRACTS}
 
@@ -17,7 +17,7 @@ def test_a_mutant_is_rejected_by_each_contract_that_it_names(
     mutant: Mutant, record_property: Callable[[str, object], None]
 ) -> None:
     contracts = [BY_NAME[name] for name in mutant.rejected_by]
-    verification = verify(Subject(mutant.name, mutant.build(seed=1)), contracts, seed=2)
+    verification = verify(ProofSubject(mutant.name, mutant.build(seed=1)), contracts, seed=2, level="quick")
     for result in verification.results:
         assert result.verdict is Verdict.VIOLATED, (result.name, result.worst)
         worst = result.worst

@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 
 from proof_lm.dims import Float, Int, Tensor
-from proof_lm.functional import AttentionBackend
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subjects import ProofSubject
 
 MARKERS = 2  # hidden dimensions that tell the key apart from the reference
+SEEN = 3  # tokens that the query must see: the key, the reference and itself
 
 
 def recover_scores(
-    subject: Subject,
+    subject: ProofSubject,
     layer: int,
     queries: Float[Tensor, "P H"],
     keys: Float[Tensor, "P H"],
     query_positions: Int[Tensor, " P"],
     key_positions: Int[Tensor, " P"],
-    path: AttentionBackend,
+    path: str,
 ) -> Float[Tensor, "P N"]:
     """The score of query p at its position with key p at its own, for every query head: (P, N).
 
@@ -44,13 +44,13 @@ def recover_scores(
 
 
 def _log_ratios(
-    subject: Subject,
+    subject: ProofSubject,
     layer: int,
     hidden: Float[Tensor, "P 3 D"],
     positions: Int[Tensor, "P 3"],
     query_window: slice,
     key_window: slice,
-    path: AttentionBackend,
+    path: str,
 ) -> Float[Tensor, "P N"]:
     config = subject.config
     n_heads, head_dim = config.n_heads, config.head_width

@@ -6,7 +6,7 @@ import torch
 
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subjects import Subject
 from proof_lm.verify.verdict import EXACT, Largest, Measurement, Smallest
 
 
@@ -14,10 +14,10 @@ def check_batch(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Four comparisons, with fewer rows than heads, as many, and more (as many only for a large subject).
 
     Other rows' tokens replaced: a row's logits keep every bit. Each row alone, and rows in another order:
-    the same logits to rounding, since other shapes may round differently. The replaced rows themselves must
-    move (reach).
+    the same logits to rounding, since other shapes may round differently. So do equal rows. The replaced rows
+    themselves must move (reach).
     """
-    n_heads = subject.config.n_heads
+    n_heads = subject.n_heads or 4
     sizes = {probe.n_rows, n_heads} if probe.is_large else {probe.n_rows, n_heads, n_heads + 3}
     for n_rows in sorted(size for size in sizes if size > 1):
         ids = probe.tokens("batch", n_rows, probe.n_short)
@@ -41,6 +41,8 @@ def check_batch(subject: Subject, probe: Probe) -> Iterator[Measurement]:
             yield _worst_row(path, f"max |alone - in the batch|, {case}", alone - together, probe)
             reordered = subject.logits(ids[order], path)
             yield _worst_row(path, f"max |rows reordered|, {case}", reordered - together[order], probe)
+            equal = subject.logits(ids[:1].expand_as(ids).contiguous(), path)
+            yield _worst_row(path, f"max |equal rows apart|, {case}", equal - together[:1], probe)
 
 
 def _worst_row(path: str, quantity: str, difference: torch.Tensor, probe: Probe) -> Measurement:
@@ -53,4 +55,5 @@ BATCH = Contract(
     "A row's logits do not depend on the other rows, nor on its place among them.",
     frozenset({"logits"}),
     check_batch,
+    quick=True,
 )

@@ -8,14 +8,14 @@ from proof_lm import oracle
 from proof_lm.dims import Float, Tensor
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subjects import ProofSubject
 from proof_lm.verify.tolerance import rounding_bound
 from proof_lm.verify.verdict import EXACT, Measurement
 
 SCALES = (1e-6, 3e-3, 1.0, 1e4)  # below and near sqrt(eps), where the place of eps shows; ordinary; outliers
 
 
-def check_norms(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+def check_norms(subject: ProofSubject, probe: Probe) -> Iterator[Measurement]:
     """Every normalization layer, with random gain and bias, on inputs of rms 1e-6 to 1e4 that have a mean.
 
     Against the oracle's formula with the config's eps; and an edit of one position must leave the others
@@ -39,7 +39,7 @@ def check_norms(subject: Subject, probe: Probe) -> Iterator[Measurement]:
 
 
 def _check_formula(
-    subject: Subject, name: str, edits: dict[str, Tensor], inputs: Float[Tensor, "S T D"]
+    subject: ProofSubject, name: str, edits: dict[str, Tensor], inputs: Float[Tensor, "S T D"]
 ) -> Iterator[Measurement]:
     config = subject.config
     weight, bias = edits["weight"].numpy(), edits["bias"].numpy() if "bias" in edits else None

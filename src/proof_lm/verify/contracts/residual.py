@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import torch
 
 from proof_lm.dims import Float, Tensor
-from proof_lm.functional import AttentionBackend
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subject import Subject
+from proof_lm.verify.subjects import ProofSubject
 from proof_lm.verify.tolerance import forward_chain, rounding_bound
 from proof_lm.verify.verdict import EXACT, Measurement
 
@@ -16,7 +15,7 @@ NO_ATTENTION: dict[str, Tensor | float] = {"attention.out.weight": 0.0, "attenti
 NO_FEED_FORWARD: dict[str, Tensor | float] = {"feed_forward.down.weight": 0.0, "feed_forward.down.bias": 0.0}
 
 
-def check_residual(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+def check_residual(subject: ProofSubject, probe: Probe) -> Iterator[Measurement]:
     """Every block, with the last projection of one or both of its branches at zero.
 
     Both at zero: the identity, bit for bit, forward (inputs of rms 1e-3 to 1e3) and backward. The
@@ -34,7 +33,7 @@ def check_residual(subject: Subject, probe: Probe) -> Iterator[Measurement]:
 
 
 def _check_identity(
-    subject: Subject, name: str, inputs: Float[Tensor, "B T D"], path: AttentionBackend
+    subject: ProofSubject, name: str, inputs: Float[Tensor, "B T D"], path: str
 ) -> Iterator[Measurement]:
     places = torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
     inputs = inputs.clone().requires_grad_()
@@ -48,7 +47,7 @@ def _check_identity(
 
 
 def _check_branches(
-    subject: Subject, name: str, inputs: Float[Tensor, "B T D"], path: AttentionBackend
+    subject: ProofSubject, name: str, inputs: Float[Tensor, "B T D"], path: str
 ) -> Iterator[Measurement]:
     places = torch.arange(inputs.shape[1]).expand(inputs.shape[:2])
     with torch.no_grad():

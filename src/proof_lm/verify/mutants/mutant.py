@@ -28,6 +28,7 @@ class Mutant:
         plant: changes a sound model into the faulty one, in place.
         changes: config fields that the fault needs, on top of ``BASE``.
         source: a public report of this fault, as owner/name#number; empty where there is none.
+        ids: entries of the lists of public faults that it is, such as ``"O02"`` or ``"cs336:causal_none"``.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Mutant:
     plant: Callable[[ProofLM], None]
     changes: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
+    ids: tuple[str, ...] = ()
 
     def build(self, seed: int = 0) -> ProofLM:
         """The faulty decoder, with random weights, gains and biases."""
@@ -51,6 +53,12 @@ def become(modules: Iterable[nn.Module], kind: type[nn.Module]) -> None:
         module.__class__ = kind
 
 
+def mix_in(modules: Iterable[nn.Module], faulty: type) -> None:
+    """Turns modules of any kind into that kind with the methods of ``faulty`` before its own."""
+    for module in modules:
+        module.__class__ = type(faulty.__name__, (faulty, type(module)), {})
+
+
 def attentions(model: ProofLM) -> list[nn.Module]:
     """The attention layers."""
     return [block.get_submodule("attention") for block in model.blocks]
@@ -59,3 +67,13 @@ def attentions(model: ProofLM) -> list[nn.Module]:
 def norms(model: ProofLM) -> list[nn.Module]:
     """The normalization layers."""
     return [module for name, module in model.named_modules() if name.endswith("norm")]
+
+
+def in_attention(kind: type[nn.Module]) -> Callable[[ProofLM], None]:
+    """Plants a faulty attention layer in every block."""
+    return lambda model: become(attentions(model), kind)
+
+
+def in_decoder(kind: type[ProofLM]) -> Callable[[ProofLM], None]:
+    """Plants a fault of the whole decoder."""
+    return lambda model: become([model], kind)

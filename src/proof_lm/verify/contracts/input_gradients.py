@@ -1,0 +1,90 @@
+"""Gradients flow to every earlier input, and to no later one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from proof_lm.dims import Float, Int, Tensor
+from proof_lm.verify.contract import Contract
+from proof_lm.verify.probe import Inapplicable, Probe
+from proof_lm.verify.subjects import Subject, subject_runs
+from proof_lm.verify.verdict import EXACT, Largest, Measurement, Smallest
+
+DROPOUT = 0.25
+
+
+def check_input_gradients(subject: Subject, probe: Probe) -> Iterator[Measurement]:
+    """The gradient of one logit at each position (the first, middle and last, for a large subject).
+
+    All tokens of the row differ, so each has a row of the embedding to itself; and the logit is that of a token
+    that does not occur, so that a tied head adds nothing to their rows. The gradient for every later token must
+    be 0 exactly; for the token itself and every earlier one it must not be (reach; within the declared window,
+    and unless attention is so sharp that weights round to zero). In eval mode; then in train mode, with dropout
+    where there is any, which may cut the reach.
+    """
+    embedding = subject.embedding
+    if embedding is None:
+        raise Inapplicable("its embedding is not known")
+    if not embedding.requires_grad:
+        raise Inapplicable("its embedding takes no gradient")
+    n_tokens = min(probe.n_short, subject.vocab_size - 1)
+    if n_tokens < 2:
+        raise Inapplicable("there are no two tokens beside a third")
+    order = torch.from_numpy(probe.random("distinct tokens").permutation(subject.vocab_size))
+    row, spare = order[:n_tokens], int(order[n_tokens])
+    for path in subject.paths:
+        sizes = _sizes(subject, probe, embedding, row, spare, path)
+        yield _after(path, sizes, "eval mode")
+        if (sizes.tril() + torch.ones_like(sizes).triu(1) == 0.0).any():
+            with subject.scaled(0.25):
+                softer = _sizes(subject, probe, embedding, row, spare, path)
+            sizes = torch.where(softer == 0.0, sizes, sizes.clamp(min=torch.finfo(sizes.dtype).tiny))
+        yield _before(subject, path, sizes)
+        dropout = DROPOUT if subject.can("dropout") else 0.0
+        with subject.training(dropout):
+            sizes = _sizes(subject, probe, embedding, row, spare, path)
+        yield _after(path, sizes, f"train mode, dropout {dropout:g}")
+
+
+def _sizes(
+    subject: Subject, probe: Probe, embedding: Tensor, row: Int[Tensor, " T"], spare: int, path: str
+) -> Float[Tensor, "T T"]:
+    """[t, k]: the largest entry of the gradient for token k of the logit at position t; NaN where not asked."""
+    n_tokens = len(row)
+    logits = subject.logits(row[None], path, with_graph=True)[0, :, spare]
+    sizes = torch.full((n_tokens, n_tokens), torch.nan, dtype=torch.float64)
+    for t in {0, n_tokens // 2, n_tokens - 1} if probe.is_large else range(n_tokens):
+        with subject_runs():
+            (gradient,) = torch.autograd.grad(logits[t], embedding, retain_graph=True)
+        sizes[t] = gradient[row].abs().amax(-1)
+    asked = sizes[:, 0].isnan() & sizes.isnan().all(1)
+    return sizes.masked_fill(asked[:, None] & probe.is_large, -1.0)
+
+
+def _after(path: str, sizes: Float[Tensor, "T T"], case: str) -> Measurement:
+    leak = Largest()
+    for t, gradients in enumerate(sizes[:-1]):
+        later = gradients[t + 1 :]
+        leak.see(float(later.max()), f"position {t}, token {t + 1 + int(later.argmax())}")
+    return Measurement(path, f"max |gradient for later tokens|, {case}", leak.value, EXACT, leak.where)
+
+
+def _before(subject: Subject, path: str, sizes: Float[Tensor, "T T"]) -> Measurement:
+    reach = Smallest()
+    window = subject.window or len(sizes)
+    for t, gradients in enumerate(sizes):
+        for k in range(max(0, t - window + 1), t + 1):
+            if gradients[k] != -1.0:
+                reach.see(float(gradients[k]), f"position {t}, token {k}")
+    return Measurement(path, "min |gradient for tokens up to it|", reach.value, None, reach.where)
+
+
+INPUT_GRADIENTS = Contract(
+    "input-gradients",
+    "The gradient of a logit is zero for every later token, and for no earlier one.",
+    frozenset({"logits"}),
+    check_input_gradients,
+    quick=True,
+)
