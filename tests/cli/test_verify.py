@@ -10,14 +10,14 @@ from typer.testing import CliRunner, Result
 import proof_lm.verify
 from proof_lm.cli import verify as command
 from proof_lm.cli.app import app
-from proof_lm.verify import CONTRACTS, MUTANTS, Subject
+from proof_lm.verify import CONTRACTS, MUTANTS, ProofSubject
 
 
 @pytest.fixture
 def mutant(monkeypatch: pytest.MonkeyPatch) -> str:
     """A faulty decoder in the place of whatever is asked for."""
     (faulty,) = [m for m in MUTANTS if m.name == "no-causal-mask"]
-    monkeypatch.setattr(command, "_subject", lambda *_: Subject(faulty.name, faulty.build(0)))
+    monkeypatch.setattr(command, "_subject", lambda *_: ProofSubject(faulty.name, faulty.build(0)))
     return faulty.name
 
 

@@ -9,6 +9,7 @@ import typer
 from proof_lm import __version__
 from proof_lm.cli.convert import convert
 from proof_lm.cli.generate import generate
+from proof_lm.cli.mutants import mutants
 from proof_lm.cli.sheet import sheet
 from proof_lm.cli.verify import verify
 from proof_lm.errors import ProofLMError
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (verify, generate, sheet, convert):
+for command in (verify, mutants, generate, sheet, convert):
     app.command()(command)
 
 

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from proof_lm.cli.output import out, progress, require_writable, write_json
-from proof_lm.cli.targets import MAX_SEED, TARGET_HELP, Target, resolve
+from proof_lm.cli.subjects import SUBJECT_HELP, Source, show_subject
+from proof_lm.cli.targets import EMBEDDED, MAX_SEED
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from proof_lm.verify import Contract, Subject, Verification
+    from proof_lm.verify import Contract, Level, Verification
 
 INTERRUPTED = 130  # what shells report for SIGINT
 
 
 def verify(
     target: Annotated[
-        str | None, typer.Argument(help=TARGET_HELP + " Without one, the embedded decoder.")
+        str | None, typer.Argument(help=SUBJECT_HELP + " Without one, the embedded decoder.")
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -36,6 +37,23 @@ def verify(
         ),
     ] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all evidence to this file.")] = None,
+    argument: Annotated[
+        list[str] | None, typer.Option("--arg", help="name=value for the callable; repeat it.")
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", help="JSON file: config of a foreign decoder, and its weights' names."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show-subject", help="Say what was found of the target, and stop.")
+    ] = False,
+    level: Annotated[
+        str, typer.Option("--level", help="quick, standard or thorough: how much is looked at.")
+    ] = "standard",
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", min=0, help="Begin no contract after so long.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Contracts judged at a time.")] = 1,
     list_contracts: Annotated[bool, typer.Option("--list", help="List the contracts and stop.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", help="Say how a contract is measured, and stop.")
@@ -54,47 +72,56 @@ def verify(
     if explain is not None:
         _explain(out(), _find(CONTRACTS, explain))
         return
-    contracts = _select(CONTRACTS, only)
+    contracts = _select(only, _level(level))
     if json_file is not None:
         require_writable(json_file)
-    verification, interrupted = _run(resolve(target), contracts, seed)
+    source = Source(target, seed, tuple(argument or ()), map_file)
+    if show:
+        show_subject(source.load(), out())
+        return
+    verification, interrupted = _run(source, contracts, _level(level), max_seconds, jobs)
     _report(verification, json_file)
     raise typer.Exit(INTERRUPTED if interrupted else verification.exit_status)
 
 
-def _run(target: Target, contracts: Sequence[Contract], seed: int) -> tuple[Verification, bool]:
+def _run(
+    source: Source, contracts: Sequence[Contract], level: Level, max_seconds: float | None, jobs: int
+) -> tuple[Verification, bool]:
     """Judges the target with progress on standard error; the flag says whether it was interrupted."""
+    from rich.markup import escape
+
     from proof_lm.verify import plan
     from proof_lm.verify import verify as judge
 
     console = progress()
     begun = time.perf_counter()
-    with console.status(f"loading {target.name}") as status:
-        subject = _subject(target, seed)
-        verification = plan(subject, contracts, seed)
+    name = escape(source.target or f"embedded decoder ({EMBEDDED})")
+    with console.status(f"loading {name}") as status:
+        subject = source.load()
+        verification = plan(subject, contracts, source.seed, level)
 
         def before_each(contract: Contract) -> None:
             step = f"[{len(verification.results) + 1}/{len(contracts)}] {contract.name}"
             elapsed = f"{time.perf_counter() - begun:.0f} s"
-            status.update(f"{target.name} {step.replace('[', chr(92) + '[')}, after {elapsed}")
+            status.update(f"{name} {step.replace('[', chr(92) + '[')}, after {elapsed}")
             if not console.is_terminal:
                 console.print(f"{step}, after {elapsed}", markup=False, highlight=False)
 
         try:
-            judge(subject, contracts, seed=seed, before_each=before_each, verification=verification)
+            judge(
+                subject,
+                contracts,
+                seed=source.seed,
+                level=level,
+                max_seconds=max_seconds,
+                jobs=jobs,
+                before_each=before_each,
+                verification=verification,
+            )
         except KeyboardInterrupt:
             console.print("interrupted: what was decided until then follows", highlight=False)
             return verification, True
     return verification, False
-
-
-def _subject(target: Target, seed: int) -> Subject:
-    """A preset gets weights on which every fault shows; a path has weights of its own."""
-    from proof_lm.verify import Subject, randomized
-
-    if target.config is None:
-        return Subject(target.name, target.load(seed))
-    return Subject(f"{target.name}, random weights", randomized(target.config, seed))
 
 
 def _report(verification: Verification, json_file: Path | None) -> None:
@@ -105,16 +132,32 @@ def _report(verification: Verification, json_file: Path | None) -> None:
         write_json(json_file, to_dict(verification))
 
 
-def _select(contracts: Sequence[Contract], names: list[str] | None) -> list[Contract]:
-    """The contracts of these names, in the order of judging; all of them without names.
+def _level(name: str) -> Level:
+    """The level of that name.
+
+    Raises:
+        TargetError: there is none.
+    """
+    from proof_lm.verify import LEVELS
+
+    for level in LEVELS:
+        if level == name:
+            return level
+    raise TargetError(f"no level named {name!r}; there are {', '.join(LEVELS)}")
+
+
+def _select(names: list[str] | None, level: Level) -> list[Contract]:
+    """The contracts of these names, in the order of judging; those of the level without names.
 
     Raises:
         TargetError: there is no contract of that name, or no name in what was given.
     """
+    from proof_lm.verify import CONTRACTS, at_level
+
     if not names:
-        return list(contracts)
-    wanted = {_find(contracts, name.strip()).name for entry in names for name in entry.split(",")}
-    return [contract for contract in contracts if contract.name in wanted]
+        return at_level(level)
+    wanted = {_find(CONTRACTS, name.strip()).name for entry in names for name in entry.split(",")}
+    return [contract for contract in CONTRACTS if contract.name in wanted]
 
 
 def _find(contracts: Sequence[Contract], name: str) -> Contract:
