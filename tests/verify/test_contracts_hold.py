@@ -1,5 +1,8 @@
 """Sound decoders are accepted: every contract, over every value of every enumerated config field."""
 
+import itertools
+import random
+
 import pytest
 import torch
 
@@ -42,7 +45,7 @@ TINY = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_a_decoder_too_small_for_a_question_is_not_accused(name: str) -> None:
-    verification = verify(ProofSubject(name, randomized(TINY[name], 0)))
+    verification = verify(ProofSubject(name, randomized(TINY[name], 0)), CONTRACTS, level="quick")
     for result in verification.results:
         assert result.verdict in (Verdict.HOLDS, Verdict.NOT_APPLICABLE), (
             result.name,
@@ -70,10 +73,40 @@ def test_odd_sizes_come_back_from_a_file_with_identical_logits(seed: int) -> Non
 @pytest.mark.parametrize("name", CONFIGS)
 def test_every_contract_holds_or_does_not_apply_to_a_sound_decoder(name: str) -> None:
     config = CONFIGS[name]
-    verification = verify(ProofSubject(name, randomized(config, seed=7)), seed=11)
+    verification = verify(ProofSubject(name, randomized(config, seed=7)), CONTRACTS, seed=11, level="quick")
     for result in verification.results:
         assert result.verdict is _expected(config, result.name), (result.name, result.reason, result.worst)
     assert verification.exit_status == 0
+
+
+def test_every_contract_holds_at_the_thorough_level_too() -> None:
+    verification = verify(ProofSubject("thorough", randomized(SMALL, 5)), seed=5, level="thorough")
+    against = [r for r in verification.results if r.verdict is not _expected(SMALL, r.name)]
+    assert [(r.name, r.reason, r.worst) for r in against] == []
+
+
+VALUES = {
+    "norm": ("layernorm", "rmsnorm"),
+    "position": ("rope", "learned", "none"),
+    "rope_layout": ("interleaved", "half"),
+    "feed_forward": ("mlp", "gated"),
+    "activation": ("gelu", "gelu_tanh", "silu", "relu"),
+    "attention_bias": (True, False),
+    "attention_out_bias": (True, False),
+    "feed_forward_bias": (True, False),
+    "tie_embeddings": (True, False),
+    "n_kv_heads": (1, 3, 6),
+    "sliding_window": (None, 4),
+}
+SAMPLE = random.Random(3).sample(list(itertools.product(*VALUES.values())), 16)
+
+
+@pytest.mark.parametrize("values", SAMPLE, ids=lambda values: "-".join(map(str, values)))
+def test_combinations_of_enumerated_values_are_accepted(values: tuple[object, ...]) -> None:
+    config = SMALL.with_(**dict(zip(VALUES, values, strict=True)))
+    verification = verify(ProofSubject("combination", randomized(config, seed=1)), seed=2, level="quick")
+    for result in verification.results:
+        assert result.verdict is _expected(config, result.name), (result.name, result.reason, result.worst)
 
 
 def _expected(config: DecoderConfig, contract: str) -> Verdict:
@@ -90,7 +123,7 @@ def test_a_contract_that_does_not_apply_says_why() -> None:
 
 
 def test_freshly_initialized_weights_hold_too() -> None:
-    assert verify(ProofSubject("initial", ProofLM(SMALL)), seed=3).exit_status == 0
+    assert verify(ProofSubject("initial", ProofLM(SMALL)), seed=3, level="quick").exit_status == 0
 
 
 def test_the_same_seed_measures_the_same() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from proof_lm.verify import CONTRACTS, MUTANTS, Mutant, ProofSubject, Verdict, verify
+from proof_lm.verify import CONTRACTS, MUTANTS, Mutant, kill_matrix
 
 BY_NAME = {contract.name: contract for contract in CONTRACTS}
 
@@ -16,13 +16,12 @@ BY_NAME = {contract.name: contract for contract in CONTRACTS}
 def test_a_mutant_is_rejected_by_each_contract_that_it_names(
     mutant: Mutant, record_property: Callable[[str, object], None]
 ) -> None:
-    contracts = [BY_NAME[name] for name in mutant.rejected_by]
-    verification = verify(ProofSubject(mutant.name, mutant.build(seed=1)), contracts, seed=2, level="quick")
-    for result in verification.results:
-        assert result.verdict is Verdict.VIOLATED, (result.name, result.worst)
-        worst = result.worst
-        assert worst is not None, f"rejected by an error alone: {result.reason}"
-        record_property("rejection", (mutant.name, result.name, f"{worst.measured:.1e}", worst.path))
+    (row,) = kill_matrix([mutant], [BY_NAME[name] for name in mutant.rejected_by]).rows
+    assert row.outcome == "killed", (row.unseen, row.verdicts)
+    for contract in row.killers:
+        assert contract in row.measured, f"rejected by an error alone, by {contract}"
+        measured = row.measured[contract]
+        record_property("rejection", (mutant.name, contract, f"{measured.measured:.1e}", measured.path))
 
 
 def test_every_contract_rejects_a_mutant() -> None:

@@ -86,11 +86,13 @@ class Contract:
             self.name, self.statement, worst.verdict, measurements, worst.reason, seconds, smallest
         )
 
-    def first_violation(self, subject: Subject, probe: Probe) -> Verdict:
-        """The verdict alone, from one probe, without looking further once something is violated."""
+    def first_violation(self, subject: Subject, probe: Probe) -> tuple[Verdict, Measurement | None]:
+        """The verdict from one probe, without looking further once something is violated, and what violates it."""
         if any(need in subject.absent for need in self.needs):
-            return Verdict.NOT_APPLICABLE
-        return self._measure(_fresh(subject, probe), probe, until_violated=True).verdict
+            return Verdict.NOT_APPLICABLE, None
+        run = self._measure(_fresh(subject, probe), probe, until_violated=True)
+        violating = next((m for m in run.measurements if m.verdict is Verdict.VIOLATED), None)
+        return run.verdict, violating
 
     def _again(self, subject: Subject, probe: Probe, first: _Run) -> _Run:
         second = self._measure(subject, probe.reseeded())

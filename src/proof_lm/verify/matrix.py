@@ -13,17 +13,18 @@ from proof_lm.verify.mutants.controls import Control
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import ProofSubject, Subject
 from proof_lm.verify.threads import threads
-from proof_lm.verify.verdict import Verdict
+from proof_lm.verify.verdict import Measurement, Verdict
 
 SEED = 1  # of the weights; the probe's is the next
 
 
 @dataclass(frozen=True)
 class Row:
-    """One mutant or control, and what each contract said of it."""
+    """One mutant or control, what each contract said of it, and what the rejecting ones measured first."""
 
     planted: Mutant | Control
     verdicts: dict[str, Verdict]
+    measured: dict[str, Measurement]
 
     @property
     def name(self) -> str:
@@ -116,26 +117,30 @@ def _rows(planted: Sequence[Mutant | Control], contracts: Sequence[Contract], jo
     _inherited = (planted, contracts)
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         found = pool.imap(_verdicts_inherited, range(len(planted)))
-        for one, verdicts in zip(planted, found, strict=True):
-            yield Row(one, verdicts)
+        for one, (verdicts, measured) in zip(planted, found, strict=True):
+            yield Row(one, verdicts, measured)
 
 
 _inherited: tuple[Sequence[Mutant | Control], Sequence[Contract]] | None = None
 
 
-def _verdicts_inherited(index: int) -> dict[str, Verdict]:
+def _verdicts_inherited(index: int) -> tuple[dict[str, Verdict], dict[str, Measurement]]:
     assert _inherited is not None
     planted, contracts = _inherited
-    return _row(planted[index], contracts).verdicts
+    row = _row(planted[index], contracts)
+    return row.verdicts, row.measured
 
 
 def _row(planted: Mutant | Control, contracts: Sequence[Contract]) -> Row:
-    verdicts = {}
+    verdicts, measured = {}, {}
     subject: Subject
     for contract in contracts:
         if isinstance(planted, Control):
             subject = planted.build(SEED)
         else:
             subject = ProofSubject(planted.name, planted.build(SEED))
-        verdicts[contract.name] = contract.first_violation(subject, Probe(subject, SEED + 1))
-    return Row(planted, verdicts)
+        verdict, violating = contract.first_violation(subject, Probe(subject, SEED + 1))
+        verdicts[contract.name] = verdict
+        if violating is not None:
+            measured[contract.name] = violating
+    return Row(planted, verdicts, measured)
