@@ -19,8 +19,11 @@ def tasks(tiny: bool) -> list[Task]:
     size = ["--tiny"] if tiny else []
     alone = [sys.executable, str(HERE / "run.py"), *size, "--alone", "train-smollm2"]
     return [
+        _verify("verify-embedded-quick", ["--level", "quick"]),
         _verify("verify-embedded", []),
-        _verify("verify-smollm2", ["smollm2"]),
+        _verify("verify-embedded-thorough", ["--level", "thorough"]),
+        _verify("verify-tiny-llama", [f"{HERE / 'tiny_llama.py'}:build"]),
+        _verify("verify-smollm2", ["smollm2"], rounds=1),
         Task(
             "memory-smollm2",
             "a process that builds the model and takes two steps of train-smollm2",
@@ -35,11 +38,11 @@ def tasks(tiny: bool) -> list[Task]:
     ]
 
 
-def _verify(name: str, target: list[str]) -> Task:
+def _verify(name: str, target: list[str], rounds: int = 3) -> Task:
     command = [sys.executable, "-m", "proof_lm", "verify", *target]
-    about = f"python {' '.join(command[1:])}, from start to exit"
+    about = f"{name.replace('-', ' ')}: a process, from start to exit"
     contender = Contender("proof_lm", partial(_process, command, HELD))
-    return Task(name, about, (contender,), rounds=3, warm_up=False)
+    return Task(name, about, (contender,), rounds=rounds, warm_up=False)
 
 
 def _process(command: list[str], accepted: tuple[int, ...]) -> Run:

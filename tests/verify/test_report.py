@@ -19,7 +19,7 @@ def test_the_table_fits_80_columns_and_violations_say_where() -> None:
     text = "\n".join(lines)
     assert "causality: violated" in text
     assert "explicit: max |change| = 0.5, must not exceed 0, at row 1: token 3 moves position 2" in text
-    assert "rope: not applicable" in text
+    assert "not applicable: rope" in text
     assert "nothing [is] rotated" in text
     assert "1 holds, 1 violated, 1 not applicable; 3 of 4 contracts decided" in text
     assert "not decided: padding" in text
@@ -28,7 +28,7 @@ def test_the_table_fits_80_columns_and_violations_say_where() -> None:
 def test_the_json_is_strict_and_complete() -> None:
     document = json.loads(json.dumps(to_dict(_verification()), allow_nan=False))
     assert document["format"] == "proof-lm/verification"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["exit_status"] == 1
     assert document["undecided"] == ["padding"]
     assert document["counts"] == {"holds": 1, "violated": 1, "inconclusive": 0, "not applicable": 1}

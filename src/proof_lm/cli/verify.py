@@ -90,7 +90,7 @@ def _run(
     """Judges the target with progress on standard error; the flag says whether it was interrupted."""
     from rich.markup import escape
 
-    from proof_lm.verify import plan
+    from proof_lm.verify import Verdict, diagnose, plan
     from proof_lm.verify import verify as judge
 
     console = progress()
@@ -118,6 +118,10 @@ def _run(
                 before_each=before_each,
                 verification=verification,
             )
+            if verification.count(Verdict.VIOLATED):
+                status.update(f"{name}: looking for a fault that behaves so")
+                found = diagnose(subject, verification)
+                verification.diagnosis = "" if found is None else str(found)
         except KeyboardInterrupt:
             console.print("interrupted: what was decided until then follows", highlight=False)
             return verification, True

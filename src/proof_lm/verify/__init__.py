@@ -3,7 +3,7 @@
 ``verify(Subject(name, model))`` judges a model by all contracts.
 """
 
-from proof_lm.verify.contract import Contract
+from proof_lm.verify.contract import LEVELS, Contract, Level
 from proof_lm.verify.contracts import CONTRACTS
 from proof_lm.verify.diagnosis import Diagnosis, diagnose
 from proof_lm.verify.matrix import KillMatrix, Row, kill_matrix
@@ -11,7 +11,7 @@ from proof_lm.verify.mutants import MUTANTS, Mutant
 from proof_lm.verify.mutants.controls import CONTROLS, Control
 from proof_lm.verify.mutants.reports import reports_table
 from proof_lm.verify.randomize import randomized
-from proof_lm.verify.runner import LEVELS, Level, at_level, plan, verify
+from proof_lm.verify.runner import at_level, plan, verify
 from proof_lm.verify.subjects import Adapter, ForeignSubject, ProofSubject, Subject
 from proof_lm.verify.verdict import Bound, ContractResult, Measurement, Verdict, Verification
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -17,6 +17,8 @@ from proof_lm.verify.subjects import Capability, Subject, SubjectError
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, worst_verdict
 
 Check = Callable[[Any, Probe], Iterable[Measurement]]  # of a Subject, or of the kind that can what is needed
+Level = Literal["quick", "standard", "thorough"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 NEAR = 10.0  # a residual within this factor of a bound is measured again
 SMALL_SIZES = (
     (1, 1),
@@ -43,7 +45,7 @@ class Contract:
         statement: the property, in one sentence.
         needs: what the subject must be able to do.
         check: measures; its docstring is the explanation.
-        quick: whether it belongs to the quick level.
+        level: the lowest that it belongs to.
         grows: whether what it finds can be looked for in smaller inputs.
     """
 
@@ -51,7 +53,7 @@ class Contract:
     statement: str
     needs: frozenset[Capability]
     check: Check
-    quick: bool = False
+    level: Level = "standard"
     grows: bool = True
 
     @property

@@ -6,17 +6,14 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, get_args
 
-from proof_lm.verify.contract import Contract
+from proof_lm.verify.contract import LEVELS, Contract, Level
 from proof_lm.verify.contracts import CONTRACTS
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject
 from proof_lm.verify.threads import threads
 from proof_lm.verify.verdict import ContractResult, Verification
 
-Level = Literal["quick", "standard", "thorough"]
-LEVELS: tuple[Level, ...] = get_args(Level)
 LONGEST = 67  # tokens of a row at the thorough level
 
 
@@ -60,7 +57,7 @@ def verify(
 
 def at_level(level: Level) -> list[Contract]:
     """The contracts that the level judges by."""
-    return [contract for contract in CONTRACTS if contract.quick or level != "quick"]
+    return [contract for contract in CONTRACTS if LEVELS.index(contract.level) <= LEVELS.index(level)]
 
 
 def _probes(subject: Subject, seed: int, level: Level) -> list[Probe]:

@@ -6,6 +6,7 @@ from proof_lm.verify.contracts.batch import BATCH
 from proof_lm.verify.contracts.cache import CACHE
 from proof_lm.verify.contracts.cache_state import CACHE_STATE
 from proof_lm.verify.contracts.causality import CAUSALITY
+from proof_lm.verify.contracts.compiled import COMPILED
 from proof_lm.verify.contracts.config_fields import CONFIG_FIELDS
 from proof_lm.verify.contracts.determinism import DETERMINISM
 from proof_lm.verify.contracts.documents import DOCUMENTS
@@ -76,6 +77,7 @@ CONTRACTS: tuple[Contract, ...] = (
     SAMPLING,
     GREEDY,
     OPTIMIZER_GROUPS,
+    COMPILED,
 )
 
 __all__ = ["CONTRACTS"]

@@ -36,5 +36,5 @@ ACCOUNTING = Contract(
     "The closed formula's parameter count equals the unique registered parameters.",
     frozenset({"config"}),
     check_accounting,
-    quick=True,
+    level="quick",
 )

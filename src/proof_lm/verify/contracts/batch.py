@@ -55,5 +55,5 @@ BATCH = Contract(
     "A row's logits do not depend on the other rows, nor on its place among them.",
     frozenset({"logits"}),
     check_batch,
-    quick=True,
+    level="quick",
 )

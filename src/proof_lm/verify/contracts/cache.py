@@ -136,5 +136,5 @@ CACHE = Contract(
     "Logits with a cache equal those without, for every split and chunking, and the cache leaves no trace.",
     frozenset({"cache"}),
     check_cache,
-    quick=True,
+    level="quick",
 )

@@ -170,5 +170,5 @@ CAUSALITY = Contract(
     "A token moves no earlier logit, and moves its own and every later one.",
     frozenset({"logits"}),
     check_causality,
-    quick=True,
+    level="quick",
 )

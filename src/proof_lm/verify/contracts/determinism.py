@@ -41,5 +41,5 @@ DETERMINISM = Contract(
     "Without training nothing is random, whatever the dropout; in training dropout acts.",
     frozenset({"logits"}),
     check_determinism,
-    quick=True,
+    level="quick",
 )

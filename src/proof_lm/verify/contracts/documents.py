@@ -110,5 +110,5 @@ DOCUMENTS = Contract(
     "A document in a packed row has the logits that it has alone, whatever the others are.",
     frozenset({"document ids"}),
     check_documents,
-    quick=True,
+    level="quick",
 )

@@ -86,5 +86,5 @@ INPUT_GRADIENTS = Contract(
     "The gradient of a logit is zero for every later token, and for no earlier one.",
     frozenset({"logits"}),
     check_input_gradients,
-    quick=True,
+    level="quick",
 )

@@ -58,6 +58,6 @@ LIVE_PARAMETERS = Contract(
     "Every trainable parameter has a gradient, and moves the logits.",
     frozenset({"logits"}),
     check_live_parameters,
-    quick=True,
+    level="quick",
     grows=False,
 )

@@ -130,5 +130,5 @@ LOSS = Contract(
     "The loss is the mean over counted positions of -log p(label), and a label moves its own term only.",
     frozenset({"loss"}),
     check_loss,
-    quick=True,
+    level="quick",
 )

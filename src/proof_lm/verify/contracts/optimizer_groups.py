@@ -67,6 +67,6 @@ OPTIMIZER_GROUPS = Contract(
     "Every parameter is in one optimizer group; matrices decay, gains and biases do not.",
     frozenset({"parameter groups"}),
     check_optimizer_groups,
-    quick=True,
+    level="quick",
     grows=False,
 )

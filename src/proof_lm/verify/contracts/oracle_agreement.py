@@ -84,12 +84,12 @@ LOGITS = Contract(
     "Logits equal those of the NumPy float64 oracle.",
     frozenset({"logits", "weights"}),
     check_logits,
-    quick=True,
+    level="quick",
 )
 GRADIENTS = Contract(
     "oracle-gradients",
     "The gradient of every parameter equals the oracle's hand-derived one.",
     frozenset({"weights"}),
     check_gradients,
-    quick=True,
+    level="quick",
 )

@@ -159,5 +159,5 @@ PADDING = Contract(
     "Padding on either side moves no real logit, whatever is stored there; rows of padding stay finite.",
     frozenset({"padding mask"}),
     check_padding,
-    quick=True,
+    level="quick",
 )

@@ -104,5 +104,5 @@ POSITION_SHIFT = Contract(
     "The logits of a row depend on the distances of its rotary positions alone, however far these are.",
     frozenset({"position ids"}),
     check_position_shift,
-    quick=True,
+    level="quick",
 )

@@ -41,5 +41,5 @@ PREFIX = Contract(
     "The logits of a row's beginning do not depend on how long the row is.",
     frozenset({"logits"}),
     check_prefix,
-    quick=True,
+    level="quick",
 )

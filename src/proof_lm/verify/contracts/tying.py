@@ -96,5 +96,5 @@ TYING = Contract(
     "Embedding and head are one matrix if declared tied, two if not, and stay so.",
     frozenset({"logits", "weights"}),
     check_tying,
-    quick=True,
+    level="quick",
 )

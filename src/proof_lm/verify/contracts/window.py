@@ -115,6 +115,6 @@ WINDOW = Contract(
     "In every layer a token sees as many tokens as the declared window has, and no more.",
     frozenset({"logits"}),
     check_window,
-    quick=True,
+    level="quick",
     grows=False,
 )

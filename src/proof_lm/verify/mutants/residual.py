@@ -48,6 +48,12 @@ class DetachedResidual(Block):
         return hidden + self.feed_forward(self.feed_forward_norm(hidden))
 
 
+class DetachedSkips(Block):
+    def forward(self, hidden: Hidden, context: AttentionContext, cache: CacheLayer | None = None) -> Hidden:
+        hidden = hidden.detach() + self.attention(self.attention_norm(hidden), context, cache)
+        return hidden.detach() + self.feed_forward(self.feed_forward_norm(hidden))
+
+
 def _blocks(kind: type[Block]) -> Callable[[ProofLM], None]:
     return lambda model: become(model.blocks, kind)
 
@@ -96,5 +102,11 @@ MUTANTS = (
         ("residual-path", "oracle-gradients", "upstream-gradients"),
         _blocks(DetachedResidual),
         ids=("cs336:residual_detach",),
+    ),
+    Mutant(
+        "skips-detached",
+        "No gradient runs through either skip path.",
+        ("oracle-gradients", "upstream-gradients"),
+        _blocks(DetachedSkips),
     ),
 )

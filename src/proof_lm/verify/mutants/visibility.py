@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from proof_lm import functional
 from proof_lm.dims import Hidden, Keys, Queries, Values
 from proof_lm.model import KVCache, ProofLM
@@ -122,6 +124,18 @@ class LeakInLastRow(Attention):
         visible = triangle(queries, keys, context).expand(len(queries), 1, -1, -1).clone()
         if queries.shape[2] > 1:
             visible[-1] = True
+        return attend(queries, keys, values, visible)
+
+
+class NoMaskWhenCompiled(Uncausal):
+    def is_causal(self, context: AttentionContext) -> bool:
+        return not torch.compiler.is_compiling()
+
+
+class LeakInFirstRow(Attention):
+    def attend(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Queries:
+        visible = triangle(queries, keys, context).expand(len(queries), 1, -1, -1).clone()
+        visible[0] = True
         return attend(queries, keys, values, visible)
 
 
@@ -281,6 +295,18 @@ MUTANTS = (
         ("causality", "batch-independence"),
         in_attention(LeakInLastRow),
         ids=("cs336:causal_last_row_only_leak",),
+    ),
+    Mutant(
+        "no-causal-mask-when-compiled",
+        "What torch.compile traces forgets the causal mask.",
+        ("compiled",),
+        in_attention(NoMaskWhenCompiled),
+    ),
+    Mutant(
+        "leak-in-first-row",
+        "The first row of the batch has no mask.",
+        ("causality", "batch-independence"),
+        in_attention(LeakInFirstRow),
     ),
     Mutant(
         "mask-of-first-row-only",
