@@ -23,7 +23,7 @@ def test_the_matrix_names_what_kills_and_ends_with_the_totals(tmp_path: Path) ->
     result = run("--mutant", chosen, "--only", "causality", "--only", "grouped-heads", "--json", str(file))
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[1].split() == ["no-causal-mask", "X."]
+    assert lines[1].split()[:2] == ["no-causal-mask", "X."]
     assert lines[2].split()[:2] == ["kv-heads-tiled", ".X"]
     assert "equivalent: The other layout of pairs" in lines[3]
     assert lines[-1] == "3 decoders by 2 contracts: 2 killed, 0 survived, 1 equivalent"

@@ -17,8 +17,9 @@ STYLES = {
 def render(verification: Verification, console: Console) -> None:
     """Prints the table, then each violation and each open question with what moved where, then why others do not
     apply, then the totals."""
-    title = f"{escape(verification.target)}, seed {verification.seed}, {verification.level}"
-    table = Table(title=title, title_justify="left", box=None)
+    title = f"{verification.target}, seed {verification.seed}, {verification.level}"
+    console.print(title, style="italic", markup=False, highlight=False, soft_wrap=True)
+    table = Table(box=None)
     table.add_column("contract", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
