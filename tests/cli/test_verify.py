@@ -104,7 +104,7 @@ def test_an_interrupted_run_reports_what_was_decided(monkeypatch: pytest.MonkeyP
         (
             *CONTRACTS[:1],
             type(CONTRACTS[2])("causality", "No leak.", frozenset(), interrupted),
-            *CONTRACTS[3:],
+            *CONTRACTS[4:],
         ),
     )
     result = run()

@@ -47,6 +47,7 @@ class Contract:
         check: measures; its docstring is the explanation.
         level: the lowest that it belongs to.
         grows: whether what it finds can be looked for in smaller inputs.
+        once: whether one probe is enough, since what is measured does not depend on sizes.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Contract:
     check: Check
     level: Level = "standard"
     grows: bool = True
+    once: bool = False
 
     @property
     def explanation(self) -> str:
@@ -74,6 +76,7 @@ class Contract:
             reason = "; ".join(dict.fromkeys(missing))
             return ContractResult(self.name, self.statement, Verdict.NOT_APPLICABLE, (), reason, 0.0)
         start = time.perf_counter()
+        probes = probes[:1] if self.once else probes
         subject = _fresh(subject, probes[0])
         runs = [self._measure(subject, probe) for probe in probes]
         worst = max(runs, key=lambda run: _RANK[run.verdict])

@@ -37,4 +37,5 @@ ACCOUNTING = Contract(
     frozenset({"config"}),
     check_accounting,
     level="quick",
+    once=True,
 )

@@ -46,4 +46,5 @@ COMPILED = Contract(
     frozenset({"logits"}),
     check_compiled,
     level="thorough",
+    once=True,
 )

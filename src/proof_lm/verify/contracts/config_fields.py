@@ -90,4 +90,5 @@ CONFIG_FIELDS = Contract(
     frozenset({"config", "weights", "construction"}),
     check_config_fields,
     grows=False,
+    once=True,
 )

@@ -167,4 +167,5 @@ INITIALIZATION = Contract(
     frozenset({"config", "weights", "construction"}),
     check_initialization,
     grows=False,
+    once=True,
 )

@@ -69,4 +69,5 @@ OPTIMIZER_GROUPS = Contract(
     check_optimizer_groups,
     level="quick",
     grows=False,
+    once=True,
 )

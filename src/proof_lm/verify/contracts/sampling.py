@@ -224,6 +224,7 @@ SAMPLING = Contract(
     frozenset({"generation"}),
     check_sampling,
     grows=False,
+    once=True,
 )
 GREEDY = Contract(
     "greedy",

@@ -54,4 +54,5 @@ SAVE_LOAD = Contract(
     "A model saved and loaded has identical tensors and logits.",
     frozenset({"storage"}),
     check_save_load,
+    once=True,
 )

@@ -16,6 +16,7 @@ from proof_lm.dims import Int, Tensor
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject, SubjectError
+from proof_lm.verify.subjects.subject import NOISE
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -112,9 +113,11 @@ def _watched(module: nn.Module, changes: list[str]) -> Iterator[Given]:
         handed.append((tensor, tensor.clone()))
         return tensor
 
-    before, modes = _state(module), {part: part.training for part in module.modules()}
+    modes = {part: part.training for part in module.modules()}
     python, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - what others draw from
     with torch.random.fork_rng():
+        torch.manual_seed(NOISE)  # a state that no call can have left behind
+        before = _state(module)
         try:
             yield given
         except SubjectError:
