@@ -21,8 +21,11 @@ def check_position_shift(subject: Subject, probe: Probe) -> Iterator[Measurement
     The logits must stay the same, or the positions be refused by an error: a table that ends, wraps or is
     continued by another formula changes them. Rows with distances of their own are as each alone. Positions
     stretched to twice their distances must change them (reach).
+
+    Where no config says how positions enter, a row of one token tells: if it has the same logits at every position,
+    they enter through attention alone, so by distances; then positions within the context are moved on.
     """
-    require_rotary(subject)
+    _require_rotary(subject, probe)
     ids = probe.tokens("position shift", n_tokens=probe.n_short)
     places = torch.arange(probe.n_short).expand_as(ids)
     rows = torch.arange(len(ids))[:, None]
@@ -33,6 +36,8 @@ def check_position_shift(subject: Subject, probe: Probe) -> Iterator[Measurement
         "to the end of the context": across,
         "3 a row": 3 * rows,
     }
+    if subject.declared is None:
+        del shifts[f"{FAR}"]
     for path in subject.paths:
         at_zero = subject.logits(ids, path, position_ids=places)
         for name, shift in shifts.items():
@@ -71,16 +76,27 @@ def _rows_apart(
     return Measurement(path, quantity, float(error.max()), bound, f"row {int(error.argmax())}")
 
 
-def require_rotary(subject: Subject) -> None:
+def _require_rotary(subject: Subject, probe: Probe) -> None:
     """Whether positions are known to enter by their distances.
 
     Raises:
         Inapplicable: they are not.
     """
-    if subject.declared is None:
-        raise Inapplicable("it is not known how positions enter")
-    if subject.declared.position != "rope":
-        raise Inapplicable(f"position is {subject.declared.position!r}: nothing is rotated")
+    if subject.declared is not None:
+        if subject.declared.position != "rope":
+            raise Inapplicable(f"position is {subject.declared.position!r}: nothing is rotated")
+        return
+    if probe.n_short < 3:
+        raise Inapplicable("too short to see how positions enter")
+    ids, path = probe.tokens("how positions enter", 1, probe.n_short), subject.paths[0]
+    places = torch.arange(probe.n_short)[None]
+    one = subject.logits(ids[:, :1], path, position_ids=places[:, :1])
+    moved = subject.logits(ids[:, :1], path, position_ids=places[:, :1] + probe.n_short - 1)
+    if (moved - one).abs().max() > probe.logit_bound.rounding:
+        raise Inapplicable("positions change the logits of a single token: they enter beside attention")
+    row = subject.logits(ids, path, position_ids=places)
+    if torch.equal(subject.logits(ids, path, position_ids=places.flip(1).contiguous()), row):
+        raise Inapplicable("position ids change nothing")
 
 
 def accepted_positions(subject: Subject, ids: Int[Tensor, "B T"], path: str, wanted: Tensor) -> Tensor | None:
