@@ -214,6 +214,25 @@ def test_an_adapter_says_how_a_decoder_is_called() -> None:
     }
 
 
+class Unfinished(Adapter):
+    def logits(self, module: nn.Module, token_ids: Tensor) -> Tensor:
+        return module(token_ids)["scores"]
+
+
+class OnlyInEval(Foreign):
+    def forward(self, ids: Tensor) -> Tensor:
+        if self.training:
+            raise RuntimeError("not now")
+        return self.run(ids)
+
+
+def test_an_adapter_without_sizes_is_refused_and_a_failing_train_mode_is_told() -> None:
+    with pytest.raises(TargetError, match="no attribute 'vocab_size'"):
+        ForeignSubject("unfinished", Unfinished(Nothing()))
+    subject = ForeignSubject("eval", OnlyInEval())
+    assert subject.absent["dropout"] == "in train mode it raised RuntimeError: not now"
+
+
 class HalfInside(Foreign):
     """Casts to float32 on the way, as many norms do."""
 

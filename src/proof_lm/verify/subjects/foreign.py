@@ -16,7 +16,7 @@ from proof_lm.verify.maps import WeightMap, find_map
 from proof_lm.verify.subjects.adapter import Adapter
 from proof_lm.verify.subjects.arithmetic import effective_roundoff
 from proof_lm.verify.subjects.discover import Discovered, discover
-from proof_lm.verify.subjects.subject import Capability, Finding, Subject, subject_runs
+from proof_lm.verify.subjects.subject import Capability, Finding, Subject, SubjectError, subject_runs
 
 BACKENDS = ("eager", "sdpa")  # of transformers' models
 
@@ -77,8 +77,10 @@ class ForeignSubject(Subject):
                 self.vocab_size, self.context_length = self.adapter.vocab_size, self.adapter.context_length
                 roundoff, why = effective_roundoff(self.native, self._run_once)
             except Exception as error:
-                if dtype == torch.float32:
+                if dtype == torch.float32 and isinstance(error, TargetError):
                     raise
+                if dtype == torch.float32:
+                    raise TargetError(f"calling it raised {type(error).__name__}: {error}") from error
                 refusal = f"it refuses float64: {type(error).__name__}: {error}"
                 continue
             if roundoff <= torch.finfo(dtype).eps / 2:
@@ -136,14 +138,18 @@ class ForeignSubject(Subject):
                 self.absent["loss mask"] = "the adapter's loss leaves nothing out"
         if self.build is None:
             self.absent["construction"] = "nothing says how to make a new one"
-        if not self._has_dropout():
-            self.absent["dropout"] = "no dropout was found in it, or it changes nothing"
+        self._find_dropout()
 
-    def _has_dropout(self) -> bool:
+    def _find_dropout(self) -> None:
         ids = self._small_ids()
-        with self.training(0.5):
-            first, second = (self.logits(ids, self.paths[0], noise=noise) for noise in (1, 2))
-        return not torch.equal(first, second)
+        try:
+            with self.training(0.5):
+                first, second = (self.logits(ids, self.paths[0], noise=noise) for noise in (1, 2))
+        except SubjectError as error:
+            self.absent["dropout"] = f"in train mode it {error}"
+            return
+        if torch.equal(first, second):
+            self.absent["dropout"] = "no dropout was found in it, or it changes nothing"
 
     def _find_paths(self) -> None:
         module: Any = self.module
