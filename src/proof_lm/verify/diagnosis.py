@@ -170,11 +170,16 @@ def _by_path(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measure
 
 
 def _same(own: dict[str, Measurement], other: dict[str, Measurement]) -> bool:
-    """Whether both are violated, and by the same numbers; what lies under padding is not the same in both."""
+    """Whether both are violated, and by the same numbers; what lies under padding, and what dropout draws, is not
+    the same in both."""
     telling = [key for key, m in own.items() if m.verdict is Verdict.VIOLATED and key in other]
     return bool(telling) and all(
         other[key].verdict is Verdict.VIOLATED
-        and ("padd" in key or math.isclose(own[key].measured, other[key].measured, rel_tol=SAME))
+        and (
+            "padd" in key
+            or "dropout" in key
+            or math.isclose(own[key].measured, other[key].measured, rel_tol=SAME)
+        )
         for key in telling
         if "as padding" not in key  # a reference that sets padding to zero hides it even from a leak
     )
