@@ -157,7 +157,7 @@ WRONG: dict[str, tuple[Edit, str]] = {
     "no weights": (lambda document: document.pop("weights"), r"the file lacks 'weights'"),
     "another key": (
         lambda document: document.update(wieghts={}),
-        r"the file has unknown 'wieghts'; known are config, weights",
+        r"the file has unknown 'wieghts'; known are config, conventions, weights",
     ),
     "config is a list": (
         lambda document: document.update(config=[1]),
@@ -254,8 +254,23 @@ WRONG: dict[str, tuple[Edit, str]] = {
         r'"weights" has no entry for blocks.\{i\}.attention.query.weight',
     ),
     "head of a tied decoder": (
-        field("tie_embeddings", True),
-        r"entry 'head.weight': tie_embeddings is true, so the head is embedding.weight; leave the entry out",
+        lambda document: (
+            field("tie_embeddings", True)(document),
+            weight("head.weight", {"name": "out.weight"})(document),
+        ),
+        r"entry 'head.weight': with tie_embeddings it must be a name, got",
+    ),
+    "a convention of another name": (
+        lambda document: document.update(conventions={"positions": 1}),
+        r'"conventions" has unknown \'positions\'; known are positions_follow_mask',
+    ),
+    "a convention that is no truth value": (
+        lambda document: document.update(conventions={"positions_follow_mask": 1}),
+        r'"conventions": positions_follow_mask must be true or false, got 1',
+    ),
+    "conventions in a list": (
+        lambda document: document.update(conventions=[]),
+        r'"conventions" must be an object',
     ),
     "one parameter for two": (
         weight("blocks.{i}.attention.value.weight", WK),
@@ -285,9 +300,11 @@ def test_a_file_that_is_no_json_or_not_there_is_named(tmp_path: Path) -> None:
         read_map(write(tmp_path / "list.json", "[]"), module)
 
 
-def test_an_untied_head_under_a_tied_map_is_named() -> None:
-    with pytest.raises(MapError, match=r'no entry of "weights" mentions out\.weight'):
-        read_map(FOREIGN / "torch_nn_decoder_tied.json", torch_nn_decoder.untied())
+def test_an_untied_head_under_a_tied_map_is_noted_for_the_tying_contract() -> None:
+    file = FOREIGN / "torch_nn_decoder_tied.json"
+    assert read_map(file, torch_nn_decoder.untied()).second_head == "out.weight"
+    assert read_map(file, torch_nn_decoder.correct_tied()).second_head is None
+    assert read_map(file, torch_nn_decoder.correct_tied()).positions_follow_mask
 
 
 @pytest.mark.parametrize(
