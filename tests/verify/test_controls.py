@@ -2,13 +2,13 @@
 
 import pytest
 
-from proof_lm.verify import CONTRACTS, Verdict, verify
+from proof_lm.verify import CONTRACTS, Verdict, at_level, verify
 from proof_lm.verify.mutants.controls import CONTROLS, Control
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
 def test_no_contract_rejects_a_sound_decoder_that_looks_wrong(control: Control) -> None:
-    verification = verify(control.build(1), CONTRACTS, seed=2, level="quick")
+    verification = verify(control.build(1), at_level("standard"), seed=2, level="quick")
     for result in verification.results:
         assert result.verdict in (Verdict.HOLDS, Verdict.NOT_APPLICABLE), (
             result.name,

@@ -9,6 +9,14 @@ from proof_lm.verify.maps import read_map
 from verify.foreign import torch_nn_decoder
 
 MAPS = Path(__file__).parent / "foreign"
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine, every fault is tried."""
+    monkeypatch.setattr("proof_lm.verify.diagnosis.PATIENCE", 600.0)
+
+
 BEHAVES_AS = {
     "mask-off-by-one": "mask-off-by-one",
     "leak-only-in-row-0": "leak-in-first-row",
