@@ -260,7 +260,7 @@ def _find_positions(found: Discovered, probe: _Probe) -> None:
         found.absent["position ids"] = f"forward takes none of {', '.join(calls.POSITIONS)}"
         return
     found.positions = name
-    places = torch.arange(probe.ids.shape[1])
+    places = torch.arange(probe.ids.shape[1]).expand_as(probe.ids)
     logits, error = _attempt(lambda: found.logits(found.module, probe.ids, position_ids=places))
     if logits is None:
         found.positions = None
@@ -386,7 +386,7 @@ def _find_cache(found: Discovered, probe: _Probe) -> None:
             f"{name}: {'two calls in a row raised ' + error if error else 'none came back'}"
         )
         return
-    found.can_crop, _ = _attempt(lambda: cache.crop(2) is None)
+    found.can_crop = bool(_attempt(lambda: cache.crop(2) is None)[0])
     found.note("cache", f"{name}, a {type(cache.state).__name__}", "behaviour: two calls in a row")
 
 
