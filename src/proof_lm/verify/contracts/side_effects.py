@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -25,7 +24,7 @@ def check_side_effects(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     generation (in train mode too), and a call that must fail.
 
     Before and after it, parameters, buffers, modes, gradients, the given tensors and the global state (random
-    generators of PyTorch, NumPy and Python, dtype and gradient mode) are compared; then a call from before is made
+    generators of PyTorch and NumPy, dtype and gradient mode) are compared; then a call from before is made
     again and must give the same bits. Calls are shorter and longer than that one, and of fewer and more rows. A
     large subject is compared once, after one call of every kind on one path.
     """
@@ -114,7 +113,7 @@ def _watched(module: nn.Module, changes: list[str]) -> Iterator[Given]:
         return tensor
 
     modes = {part: part.training for part in module.modules()}
-    python, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002 - what others draw from
+    numpy_state = np.random.get_state()  # noqa: NPY002 - what others draw from
     with torch.random.fork_rng():
         torch.manual_seed(NOISE)  # a state that no call can have left behind
         before = _state(module)
@@ -128,7 +127,6 @@ def _watched(module: nn.Module, changes: list[str]) -> Iterator[Given]:
                 name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
             )
             changes += ["a given tensor" for tensor, copy in handed if not torch.equal(tensor, copy)]
-    random.setstate(python)
     np.random.set_state(numpy_state)  # noqa: NPY002
     for part, mode in modes.items():
         part.training = mode
@@ -144,7 +142,6 @@ def _state(module: nn.Module) -> dict[str, object]:
         **{f"gradient of {name}": p.grad is None for name, p in module.named_parameters()},
         "PyTorch's random state": _checksum(torch.get_rng_state()),
         "NumPy's random state": (legacy["state"]["pos"], zlib.crc32(legacy["state"]["key"].tobytes())),
-        "Python's random state": hash(random.getstate()),
         "default dtype": torch.get_default_dtype(),
         "gradient mode": torch.is_grad_enabled(),
         "number of threads": torch.get_num_threads(),
