@@ -1,6 +1,7 @@
 """``proof-lm verify``: what it prints, what it writes, how it exits."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +153,20 @@ def test_what_a_target_prints_does_not_reach_the_result(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "imported" not in result.stdout
     assert "built" in result.stderr
+
+
+def test_a_model_that_is_there_already_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "json.py"  # a name that others import
+    file.write_text(
+        "import torch\nfrom verify.foreign import cs336_style\n"
+        "MODEL = cs336_style.build()\n"
+        "def build():\n    return MODEL\n"
+    )
+    for name in ("build", "MODEL"):
+        result = run(f"{file}:{name}", "--only", "materialization,causality")
+        assert result.exit_code == 0, result.output
+        assert "what should make a new one gives the same one again" in result.stdout
+    assert sys.modules["json"] is json
 
 
 def test_what_there_was_no_time_for_is_named() -> None:

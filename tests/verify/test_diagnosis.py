@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
-from proof_lm.verify import ForeignSubject, diagnose, verify
+from proof_lm.model import ProofLM
+from proof_lm.verify import ForeignSubject, ProofSubject, Verdict, diagnose, randomized, verify
 from proof_lm.verify.maps import read_map
+from sizes import SMALL
 from verify.foreign import torch_nn_decoder
 
 MAPS = Path(__file__).parent / "foreign"
@@ -62,3 +65,24 @@ def test_a_sound_decoder_and_one_without_a_map_get_no_diagnosis() -> None:
     assert diagnose(sound, verify(sound, level="quick")) is None
     unmapped = ForeignSubject("unmapped", torch_nn_decoder.faulty("no-causal-mask"))
     assert diagnose(unmapped, verify(unmapped, level="quick")) is None
+
+
+def test_faults_that_what_was_compared_does_not_tell_apart_are_all_named() -> None:
+    told = _diagnosis("padding-ignored")
+    assert "padding-ignored: Attention drops the padding mask." in told
+    assert "no-causal-mask" not in told
+
+
+def test_a_subject_that_raises_gets_no_diagnosis() -> None:
+    class Raises(ProofLM):
+        def logits(self, hidden: Tensor) -> Tensor:
+            if hidden.shape[1] > 16:
+                raise RuntimeError("too long")
+            return 2.0 * super().logits(hidden)
+
+    model = randomized(SMALL, 0)
+    model.__class__ = Raises
+    subject = ProofSubject("raises", model)
+    verification = verify(subject, level="quick")
+    assert verification.count(Verdict.VIOLATED)
+    assert diagnose(subject, verification) is None

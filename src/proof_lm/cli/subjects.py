@@ -208,11 +208,12 @@ def _module(place: str) -> ModuleType:
         with contextlib.redirect_stdout(sys.stderr):
             if not is_file:
                 return importlib.import_module(place)
-            spec = importlib.util.spec_from_file_location(path.stem, path)
+            name = f"proof_lm_target_{path.stem}"  # no name of a module that others import
+            spec = importlib.util.spec_from_file_location(name, path)
             assert spec is not None
             assert spec.loader is not None
             module = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = module  # dataclasses and pickles look their module up
+            sys.modules[name] = module  # dataclasses and pickles look their module up
             spec.loader.exec_module(module)
             return module
     except Exception as error:

@@ -68,8 +68,9 @@ class Contract:
 
         A subject that raises, where the contract lets it do only what it says it can, is in violation. Too
         little memory, or an error of the check itself, decides nothing; a violation measured before it stands.
-        A residual near a bound is measured again with a fresh seed: when the two runs disagree, or both lie
-        between the bounds, nothing is decided. A violation is looked for again in the smallest inputs.
+        Where all that speaks against it is a residual near a bound, it is measured again with a fresh seed: when
+        the two runs disagree, or both lie between the bounds, nothing is decided. A violation is looked for again
+        in the smallest inputs.
         """
         missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
         if missing:
@@ -79,7 +80,7 @@ class Contract:
         probes = probes[:1] if self.once else probes
         subject = _fresh(subject, probes[0])
         runs = [self._measure(subject, probe) for probe in probes]
-        worst = max(runs, key=lambda run: _RANK[run.verdict])
+        worst = max(runs, key=lambda run: (_RANK[run.verdict], not run.is_near))
         if worst.is_near:
             worst = self._again(subject, probes[runs.index(worst)], worst)
         measurements = tuple(m for run in runs for m in run.measurements)
@@ -101,10 +102,10 @@ class Contract:
 
     def _again(self, subject: Subject, probe: Probe, first: _Run) -> _Run:
         second = self._measure(subject, probe.reseeded())
-        both = (*first.measurements, *second.measurements)
         if first.verdict is second.verdict:
-            return _Run(first.verdict, second.measurements, first.reason)
-        return _Run(Verdict.INCONCLUSIVE, both, "near a bound, and a fresh seed says otherwise")
+            return second
+        reason = "near a bound, and a fresh seed says otherwise"
+        return _Run(Verdict.INCONCLUSIVE, second.measurements, reason)
 
     def _smallest(self, subject: Subject, probe: Probe, found: _Run) -> str:
         """The smallest input in which the contract is still violated, in words; empty where none smaller is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from proof_lm.model import ProofLM
 from proof_lm.verify.contracts import CONTRACTS
 from proof_lm.verify.mutants import MUTANTS, Mutant
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import ProofSubject, Subject
+from proof_lm.verify.subjects import ProofSubject, Subject, SubjectError
 from proof_lm.verify.threads import threads
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, Verification
 
@@ -44,9 +44,10 @@ class Diagnosis:
     n_untried: int = 0
 
     def __str__(self) -> str:
+        if len(self.faults) == 1:
+            return f"behaves as {self.faults[0]}"
         if self.faults:
-            others = ", ".join(fault.split(":")[0] for fault in self.faults[1:])
-            return f"behaves as {self.faults[0]}" + (f" (or as {others})" if others else "")
+            return "behaves as one of these, which were not told apart: " + " | ".join(self.faults)
         untried = f" ({self.n_untried} were not tried, for want of time)" if self.n_untried else ""
         found = f"no fault in the catalogue behaves so{untried}"
         return f"{found}; {self.component}" if self.component else found
@@ -55,27 +56,30 @@ class Diagnosis:
 def diagnose(subject: Subject, verification: Verification) -> Diagnosis | None:
     """Tries the catalogue on the reference with the subject's weights.
 
-    A fault is named if the decoder in which it is planted gives the subject's logits and gradients, to rounding,
-    and violates the contracts that the subject violates by the same measured numbers (to 1e-6; same seed, same
-    inputs) where those are about behaviour. Nothing is tried for longer than half a minute.
+    A fault is named if the decoder in which it is planted gives, on one of its paths, the subject's logits and
+    gradients, to rounding, and what the contracts about behaviour measured that the subject violates: the same
+    verdicts, by the same numbers (to 1e-6; same seed, same inputs). Nothing is tried for longer than half a minute.
 
     Returns:
-        None where nothing is violated, or the subject's weights are not known.
+        None where nothing is violated that could be compared, or the subject's weights are not known.
     """
     violated = [result for result in verification.results if result.verdict is Verdict.VIOLATED]
-    measured = [result for result in violated if result.measurements]
-    if not measured or not subject.can("weights"):
+    compared = [result for result in violated if result.measurements and result.name in (*ORACLE, *COMPARED)]
+    if not compared or not subject.can("weights"):
         return None
     probe = Probe(subject, verification.seed)
-    with threads(None if probe.is_large else 1):
-        return _search(subject, probe, measured)
+    try:
+        with threads(None if probe.is_large else 1):
+            return _search(subject, probe, compared)
+    except SubjectError:  # what it does cannot be compared, when it does nothing
+        return None
 
 
-def _search(subject: Subject, probe: Probe, measured: Sequence[ContractResult]) -> Diagnosis:
-    evidence = _Evidence(subject, probe, measured)
+def _search(subject: Subject, probe: Probe, violated: Sequence[ContractResult]) -> Diagnosis:
+    evidence = _Evidence(subject, probe, violated)
     faults, n_untried = [], 0
     deadline = time.monotonic() + PATIENCE
-    names = {result.name for result in measured}
+    names = {result.name for result in violated}
     for mutant in MUTANTS:
         if not names & {*ORACLE, *mutant.rejected_by}:
             continue
@@ -109,18 +113,20 @@ class _Evidence:
     def __init__(self, subject: Subject, probe: Probe, violated: Sequence[ContractResult]) -> None:
         self.subject, self.probe = subject, probe
         self.ids, self.labels = probe.tokens("oracle-logits"), probe.tokens("labels")
-        self.path = subject.paths[0]
+        against = (m.path for r in violated for m in r.measurements if m.verdict is Verdict.VIOLATED)
+        self.path = next((path for path in against if path in subject.paths), subject.paths[0])
         self.logits = subject.logits(self.ids, self.path)
         self.gradients = self._gradients(subject, self.path)
-        compared = [result for result in violated if result.name in COMPARED]
-        self.contracts = {c.name: c for c in CONTRACTS}
-        self.results = sorted(compared, key=lambda result: result.seconds)
+        self.contracts = {contract.name: contract for contract in CONTRACTS}
+        self.results = sorted((r for r in violated if r.name in COMPARED), key=lambda result: result.seconds)
 
     def speaks_for(self, planted: ProofSubject) -> bool:
         """Whether a path of the planted decoder gives the subject's numbers."""
         try:
-            return any(self._agrees(planted, path) for path in planted.paths) and all(
-                self._reproduces(planted, result) for result in self.results
+            return any(
+                self._agrees(planted, path)
+                and all(self._reproduces(planted, path, result) for result in self.results)
+                for path in planted.paths
             )
         except (MemoryError, torch.OutOfMemoryError):
             raise
@@ -141,12 +147,11 @@ class _Evidence:
         loss = subject.cross_entropy(self.ids, self.labels, counted, path)
         return subject.to_oracle(subject.gradients_of(loss))
 
-    def _reproduces(self, planted: ProofSubject, result: ContractResult) -> bool:
-        """Whether on some path the contract finds, of the planted decoder, what it found of the subject."""
+    def _reproduces(self, planted: ProofSubject, path: str, result: ContractResult) -> bool:
+        """Whether the contract finds, on that path of the planted decoder, what it found of the subject."""
         like = Probe(planted, self.probe.seed, n_rows=self.probe.n_rows, n_tokens=self.probe.n_tokens)
-        theirs = _by_path(list(self.contracts[result.name].check(planted, like)))
-        own = _by_path(result.measurements)
-        return any(_same(mine, other) for mine in own.values() for other in theirs.values())
+        found = self.contracts[result.name].check(planted, like)
+        return _same(_on(self.path, result.measurements), _on(path, found))
 
 
 def _near(found: Tensor | None, expected: Tensor | None, allowed: float) -> bool:
@@ -157,31 +162,31 @@ def _near(found: Tensor | None, expected: Tensor | None, allowed: float) -> bool
     return bool((found - expected).abs().max() <= allowed)
 
 
-def _by_path(measurements: Sequence[Measurement]) -> dict[str, dict[str, Measurement]]:
-    """The first measurement of each quantity and place, by path: those of the first probe."""
-    paths: dict[str, dict[str, Measurement]] = {}
+def _on(path: str, measurements: Iterable[Measurement]) -> dict[str, Measurement]:
+    """What was measured on a path, by quantity; of those measured more than once the first, of the first probe."""
+    found: dict[str, Measurement] = {}
     for measurement in measurements:
-        key = measurement.quantity
-        path = paths.setdefault(measurement.path, {})
-        while key in path:
-            key += "'"
-        path[key] = measurement
-    return paths
+        if measurement.path == path:
+            found.setdefault(measurement.quantity, measurement)
+    return found
 
 
 def _same(own: dict[str, Measurement], other: dict[str, Measurement]) -> bool:
-    """Whether both are violated, and by the same numbers; what lies under padding, and what dropout draws, is not
-    the same in both."""
-    telling = [key for key, m in own.items() if m.verdict is Verdict.VIOLATED and key in other]
-    return bool(telling) and all(
-        other[key].verdict is Verdict.VIOLATED
-        and (
-            "padd" in key
-            or "dropout" in key
-            or math.isclose(own[key].measured, other[key].measured, rel_tol=SAME)
+    """Whether verdicts are the same, some are violations, and these by the same numbers.
+
+    Numbers are not compared where padding or dropout takes part, nor verdicts on what is stored under padding: a
+    reference that sets padding to zero hides it even from a leak.
+    """
+    common = [key for key in own if key in other and "as padding" not in key]
+    telling = [key for key in common if own[key].verdict is Verdict.VIOLATED]
+    return (
+        bool(telling)
+        and all(own[key].verdict is other[key].verdict for key in common)
+        and all(
+            math.isclose(own[key].measured, other[key].measured, rel_tol=SAME)
+            for key in telling
+            if "padd" not in key and "dropout" not in key
         )
-        for key in telling
-        if "as padding" not in key  # a reference that sets padding to zero hides it even from a leak
     )
 
 

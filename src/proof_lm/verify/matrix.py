@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.mutants import Mutant
 from proof_lm.verify.mutants.controls import Control
+from proof_lm.verify.parallel import can_fork, forked
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import ProofSubject, Subject
 from proof_lm.verify.threads import threads
@@ -101,37 +100,22 @@ def kill_matrix(
     """
     rows = []
     with threads(1):
-        for row in _rows(planted, contracts, jobs):
+        if jobs > 1 and can_fork() and planted:
+            found = forked(lambda index: _verdicts(planted[index], contracts), planted, jobs)
+        else:
+            found = (_verdicts(one, contracts) for one in planted)
+        for one, (verdicts, measured) in zip(planted, found, strict=True):
+            row = Row(one, verdicts, measured)
             if on_row is not None:
                 on_row(row)
             rows.append(row)
     return KillMatrix(tuple(contracts), tuple(rows))
 
 
-def _rows(planted: Sequence[Mutant | Control], contracts: Sequence[Contract], jobs: int) -> Iterator[Row]:
-    if jobs == 1 or "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
-        for one in planted:
-            yield _row(one, contracts)
-        return
-    global _inherited  # the children take it from their parent's memory: faults are functions, which do not pickle
-    _inherited = (planted, contracts)
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        found = pool.imap(_verdicts_inherited, range(len(planted)))
-        for one, (verdicts, measured) in zip(planted, found, strict=True):
-            yield Row(one, verdicts, measured)
+Verdicts = tuple[dict[str, Verdict], dict[str, Measurement]]
 
 
-_inherited: tuple[Sequence[Mutant | Control], Sequence[Contract]] | None = None
-
-
-def _verdicts_inherited(index: int) -> tuple[dict[str, Verdict], dict[str, Measurement]]:
-    assert _inherited is not None
-    planted, contracts = _inherited
-    row = _row(planted[index], contracts)
-    return row.verdicts, row.measured
-
-
-def _row(planted: Mutant | Control, contracts: Sequence[Contract]) -> Row:
+def _verdicts(planted: Mutant | Control, contracts: Sequence[Contract]) -> Verdicts:
     verdicts, measured = {}, {}
     subject: Subject
     for contract in contracts:
@@ -143,4 +127,4 @@ def _row(planted: Mutant | Control, contracts: Sequence[Contract]) -> Row:
         verdicts[contract.name] = verdict
         if violating is not None:
             measured[contract.name] = violating
-    return Row(planted, verdicts, measured)
+    return verdicts, measured

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 from proof_lm.verify.contract import LEVELS, Contract, Level
 from proof_lm.verify.contracts import CONTRACTS
+from proof_lm.verify.parallel import can_fork, forked
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject
 from proof_lm.verify.threads import threads
@@ -37,9 +36,10 @@ def verify(
         level: "quick" probes once, and has fewer contracts; "standard" probes a small subject twice, the second
             time with sizes that coincide (as many rows and tokens as heads), a large one once; "thorough" adds
             a fresh seed, and for a small subject one long row.
-        max_seconds: no contract is begun after so long; the rest stays undecided.
-        jobs: how many contracts are judged at a time, each in a process of its own; only where processes can be
-            forked, so not on Windows.
+        max_seconds: no contract is begun after so long, and with several jobs none is waited for; the rest stays
+            undecided.
+        jobs: how many contracts are judged at a time, in child processes; one where processes cannot be forked,
+            as on Windows. A child that is killed leaves its contract, and those after it, undecided.
         before_each: called with each contract before it is judged, to show progress.
         verification: where results go as they come, from :func:`plan`: pass one to keep what was decided when
             the run is interrupted.
@@ -48,9 +48,18 @@ def verify(
     results = plan(subject, selected, seed, level) if verification is None else verification
     probes = _probes(subject, seed, level)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
-    with threads(None if probes[0].is_large and jobs == 1 else 1):
-        judge = _judge_forked if jobs > 1 else _judge_here
-        for result in judge(subject, probes, selected, jobs, deadline, before_each):
+    in_parallel = jobs > 1 and can_fork() and bool(selected)
+    with threads(None if probes[0].is_large and not in_parallel else 1):
+        if in_parallel:
+            judged = forked(lambda index: selected[index].judge(subject, *probes), selected, jobs, deadline)
+        else:
+            judged = _in_turn(subject, probes, selected, deadline)
+        for contract in selected:
+            if before_each is not None:
+                before_each(contract)
+            result = next(judged, None)
+            if result is None:
+                break
             results.results.append(result)
     return results
 
@@ -74,56 +83,13 @@ def _probes(subject: Subject, seed: int, level: Level) -> list[Probe]:
     return probes
 
 
-def _judge_here(
-    subject: Subject,
-    probes: Sequence[Probe],
-    contracts: Sequence[Contract],
-    jobs: int,
-    deadline: float | None,
-    before_each: Callable[[Contract], None] | None,
+def _in_turn(
+    subject: Subject, probes: Sequence[Probe], contracts: Sequence[Contract], deadline: float | None
 ) -> Iterator[ContractResult]:
     for contract in contracts:
         if deadline is not None and time.monotonic() >= deadline:
             return
-        if before_each is not None:
-            before_each(contract)
         yield contract.judge(subject, *probes)
-
-
-def _judge_forked(
-    subject: Subject,
-    probes: Sequence[Probe],
-    contracts: Sequence[Contract],
-    jobs: int,
-    deadline: float | None,
-    before_each: Callable[[Contract], None] | None,
-) -> Iterator[ContractResult]:
-    """The same in child processes, which inherit the subject as it lies in memory; results come in order."""
-    if "fork" not in multiprocessing.get_all_start_methods() or sys.platform == "darwin":
-        yield from _judge_here(subject, probes, contracts, 1, deadline, before_each)
-        return
-    global _inherited  # the children take it from their parent's memory
-    _inherited = (subject, probes, contracts)
-    with multiprocessing.get_context("fork").Pool(min(jobs, len(contracts))) as pool:
-        pending = [pool.apply_async(_judge_inherited, (index,)) for index in range(len(contracts))]
-        for contract, result in zip(contracts, pending, strict=True):
-            if before_each is not None:
-                before_each(contract)
-            left = None if deadline is None else deadline - time.monotonic()
-            try:
-                yield result.get(left if left is None else max(left, 0.0))
-            except multiprocessing.TimeoutError:
-                return
-    _inherited = None
-
-
-_inherited: tuple[Subject, Sequence[Probe], Sequence[Contract]] | None = None
-
-
-def _judge_inherited(index: int) -> ContractResult:
-    assert _inherited is not None
-    subject, probes, contracts = _inherited
-    return contracts[index].judge(subject, *probes)
 
 
 def plan(

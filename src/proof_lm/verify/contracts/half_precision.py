@@ -17,7 +17,6 @@ from proof_lm.verify.verdict import EXACT, Bound, Measurement
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_GAIN = 15.8
-UNDECIDED = 3.0  # times the bound: activations a thousand times the others round more than weights do
 LARGE_SCORE = 5e4  # after scaling; before it, from a head of 2 dimensions on, beyond float16's 65504
 SCALES = {"ordinary": 1.0, "small": 0.05, "with outliers": 1.0}
 OUTLIER = 1000.0
@@ -67,7 +66,7 @@ def _against_float64(
     rounding = CONFIDENCE * unit
     bound = Bound(
         rounding,
-        max(UNDECIDED * rounding, roundoff**0.5 * _rms(exact)),
+        max(rounding, roundoff**0.5 * _rms(exact)),
         f"{CONFIDENCE:g} times the change {unit:.3g} in float64 by weights off by a relative {roundoff:.2g}",
     )
     return Measurement(path, "rms |logit - float64|", _rms(found.double() - exact), bound, _name(dtype))

@@ -98,9 +98,8 @@ def _calls(subject: Subject, probe: Probe, path: str) -> dict[str, Callable[[Giv
 
 def _run(subject: Subject, ids: Int[Tensor, "B T"], **options: Any) -> None:
     """A call that does not set the random state aside, as :meth:`Subject.logits` does."""
-    defaults = dict.fromkeys(("padding_mask", "position_ids", "document_ids", "cache"))
     with torch.no_grad():
-        subject.run(subject.module, ids, **{**defaults, **options})
+        subject.run(subject.module, ids, **options)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def _explain(result: ContractResult) -> str:
     lines = [f"\n[{style}]{result.name}: {result.verdict.value}[/]. {escape(result.statement)}"]
     if result.reason:
         lines.append(f"  {escape(result.reason)}")
-    unsound = [m for m in result.measurements if m.verdict is result.verdict]
+    unsound = [m for m in result.measurements if m.verdict is not Verdict.HOLDS]
     worst_first = sorted(unsound, key=lambda m: m.severity, reverse=True)
     lines += [f"  {escape(_sentence(m))}" for m in worst_first[:3]]
     if len(unsound) > 3:

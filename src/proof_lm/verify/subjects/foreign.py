@@ -190,20 +190,8 @@ class ForeignSubject(Subject):
             finally:
                 module.set_attn_implementation(before)
 
-    def run(
-        self,
-        module: nn.Module,
-        ids: Int[Tensor, "B T"],
-        *,
-        padding_mask: Tensor | None,
-        position_ids: Tensor | None,
-        document_ids: Tensor | None,
-        cache: Any,
-    ) -> Float[Tensor, "B T V"]:
+    def run(self, module: nn.Module, ids: Int[Tensor, "B T"], **given: Any) -> Float[Tensor, "B T V"]:
         """Calls the module once, through the adapter."""
-        assert document_ids is None, "the contract does not say that it needs document ids"
-        given = {"padding_mask": padding_mask, "position_ids": position_ids, "cache": cache}
-        given = {name: value for name, value in given.items() if value is not None}
         return self.adapter.logits(module, ids, **given)
 
     def loss(

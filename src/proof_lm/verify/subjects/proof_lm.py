@@ -55,19 +55,9 @@ class ProofSubject(Subject):
         finally:
             self.module.attention_backend = before
 
-    def run(
-        self,
-        module: nn.Module,
-        ids: Int[Tensor, "B T"],
-        *,
-        padding_mask: Tensor | None,
-        position_ids: Tensor | None,
-        document_ids: Tensor | None,
-        cache: Any,
-    ) -> Float[Tensor, "B T V"]:
+    def run(self, module: nn.Module, ids: Int[Tensor, "B T"], **given: Any) -> Float[Tensor, "B T V"]:
         """Calls the module once."""
-        given = {} if document_ids is None else {"document_ids": document_ids}
-        return module(ids, padding_mask=padding_mask, position_ids=position_ids, cache=cache, **given)[0]
+        return module(ids, **given)[0]
 
     def loss(
         self,

@@ -135,17 +135,8 @@ class Subject(ABC):
         """The module, switched to one path for the time being, its errors marked as the subject's."""
 
     @abstractmethod
-    def run(
-        self,
-        module: nn.Module,
-        ids: Int[Tensor, "B T"],
-        *,
-        padding_mask: Tensor | None,
-        position_ids: Tensor | None,
-        document_ids: Tensor | None,
-        cache: Any,
-    ) -> Float[Tensor, "B T V"]:
-        """Calls the module once."""
+    def run(self, module: nn.Module, ids: Int[Tensor, "B T"], **given: Any) -> Float[Tensor, "B T V"]:
+        """Calls the module once; ``given`` are those of the keywords of :meth:`logits` that the caller gave."""
 
     def logits(
         self,
@@ -161,16 +152,15 @@ class Subject(ABC):
     ) -> Float[Tensor, "B T V"]:
         """The logits. Random numbers that the call draws begin from the state ``noise``, and none before or after
         it notices."""
+        given = {
+            "padding_mask": padding_mask,
+            "position_ids": position_ids,
+            "document_ids": document_ids,
+            "cache": cache,
+        }
         with self.on(path) as module, torch.random.fork_rng(), torch.set_grad_enabled(with_graph):
             torch.manual_seed(noise)
-            logits = self.run(
-                module,
-                ids,
-                padding_mask=padding_mask,
-                position_ids=position_ids,
-                document_ids=document_ids,
-                cache=cache,
-            )
+            logits = self.run(module, ids, **{k: value for k, value in given.items() if value is not None})
         if logits.shape != (*ids.shape, self.vocab_size):
             raise SubjectError(
                 f"gave logits of shape {tuple(logits.shape)} for {tuple(ids.shape)} token ids and "
@@ -215,19 +205,6 @@ class Subject(ABC):
         """What is stored where nothing may look: NaN for a strict subject, else a huge number."""
         return math.nan if self.strict else 1e15
 
-    def gradients(
-        self,
-        ids: Int[Tensor, "B T"],
-        labels: Int[Tensor, "B T"],
-        loss_mask: Bool[Tensor, "B T"] | None,
-        path: str,
-        *,
-        padding_mask: Tensor | None = None,
-    ) -> dict[str, Tensor | None]:
-        """The gradient of the loss for every parameter by name; None where no graph leads to one."""
-        loss = self.loss(ids, labels, loss_mask, path, padding_mask=padding_mask)
-        return self.gradients_of(loss)
-
     def gradients_of(self, value: Scalar) -> dict[str, Tensor | None]:
         """The gradient of a value with a graph for every parameter by name."""
         parameters = dict(self.module.named_parameters())
@@ -255,21 +232,21 @@ class Subject(ABC):
     def new_cache(self, n_rows: int, capacity: int) -> Any:
         """An empty cache, with ``truncate`` and ``reorder`` as in :class:`proof_lm.model.KVCache` where it can."""
 
+    @abstractmethod
     def generate(
         self, ids: Int[Tensor, "B T"], max_new_tokens: int, path: str, **settings: Any
     ) -> Int[Tensor, "B U"]:
         """Prompts and continuation; settings are ``temperature``, ``top_k``, ``top_p``, ``seed``, ``stop_ids``,
         ``padding_mask``."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def embedding(self) -> Tensor | None:
         """The embedding matrix of the measured module, (V, D); None where it is not known."""
-        return None
 
+    @abstractmethod
     def embedding_and_head(self, module: nn.Module) -> tuple[Tensor, Tensor]:
         """The two matrices, which are one if tied, of this subject's module or of another of its kind."""
-        raise NotImplementedError
 
     @contextmanager
     def edited(self, parameter: Tensor, rows: int | slice, value: float | Tensor) -> Iterator[None]:

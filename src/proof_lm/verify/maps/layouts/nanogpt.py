@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts.layout import Layout, fields_from_shapes, make_config
-from proof_lm.weights.mapping import Source, rename
-
-_TOP = {
-    "embedding": "transformer.wte",
-    "position_embedding": "transformer.wpe",
-    "final_norm": "transformer.ln_f",
-    "head": "lm_head",
-}
-_PARTS = {
-    "attention_norm": "ln_1",
-    "attention.query": "attn.c_attn",
-    "attention.key": "attn.c_attn",
-    "attention.value": "attn.c_attn",
-    "attention.out": "attn.c_proj",
-    "feed_forward_norm": "ln_2",
-    "feed_forward.up": "mlp.c_fc",
-    "feed_forward.down": "mlp.c_proj",
-}
-_FUSED = ("query", "key", "value")  # the order of their rows in c_attn
+from proof_lm.weights.families.gpt2 import GPT2
+from proof_lm.weights.mapping import Source
 
 
 def _source_of(name: str) -> Source:
-    theirs = rename(name, top=_TOP, block="transformer.h.{}", parts=_PARTS)
-    part = name.split(".")[-2]
-    return Source(theirs, part=_FUSED.index(part), n_parts=len(_FUSED)) if part in _FUSED else Source(theirs)
+    return replace(GPT2.source_of(name), transposed=False)
 
 
 def _read_config(foreign: Foreign) -> DecoderConfig:
