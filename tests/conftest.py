@@ -1,11 +1,14 @@
 """Runs the suite with shapes checked.
 
 jaxtyping and beartype wrap the annotated functions of every package that works on tensors; the oracle checks its own
-shapes.
+shapes. A verification makes thousands of small calls, which would take five times as long: there, the tests that are
+marked ``shapes_checked`` alone are.
 """
 
 import os
+from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -26,6 +29,13 @@ def _seeded() -> None:
     """Every test starts from the same random states."""
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002 - what other libraries may draw from
+
+
+@pytest.fixture(autouse=True)
+def _shapes_checked(request: pytest.FixtureRequest) -> None:
+    verifies = request.path.relative_to(Path(__file__).parent).parts[0] in ("cli", "verify")
+    marked = request.node.get_closest_marker("shapes_checked") is not None
+    jaxtyping.config.update("jaxtyping_disable", verifies and not marked)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -123,6 +123,7 @@ def test_a_contract_that_does_not_apply_says_why() -> None:
     assert "position is 'learned'" in result.reason
 
 
+@pytest.mark.shapes_checked
 def test_freshly_initialized_weights_hold_too() -> None:
     assert verify(ProofSubject("initial", ProofLM(SMALL)), seed=3, level="quick").exit_status == 0
 

@@ -50,7 +50,7 @@ def with_telling_weights(model: nn.Module, seed: int) -> nn.Module:
     return model.eval()
 
 
-@pytest.mark.parametrize("level", ["quick", "standard"])
+@pytest.mark.parametrize("level", [pytest.param("quick", marks=pytest.mark.shapes_checked), "standard"])
 @pytest.mark.parametrize("build", [llama, gpt2])
 def test_an_unmodified_model_is_accepted(build: Any, level: Level) -> None:
     seed = len(level)

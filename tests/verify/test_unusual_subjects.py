@@ -111,7 +111,7 @@ def test_a_model_without_groups_is_asked_for_none() -> None:
 
 
 class _Bare(Subject):
-    on = run = loss = new_cache = None  # type: ignore[assignment]
+    on = run = loss = new_cache = generate = embedding = embedding_and_head = None  # type: ignore[assignment]
 
 
 def test_prompts_that_come_back_changed_end_the_check(subject: ProofSubject) -> None:

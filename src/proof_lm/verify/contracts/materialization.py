@@ -24,8 +24,9 @@ def check_materialization(subject: Subject, probe: Probe) -> Iterator[Measuremen
     if subject.build is None:
         raise Inapplicable("nothing says how to make a new one")
     with torch.random.fork_rng(), subject_runs():
-        if subject.build() is subject.native:
-            raise Inapplicable("what should make a new one gives the same one again")
+        is_new = subject.build() is not subject.native
+    if not is_new:
+        raise Inapplicable("what should make a new one gives the same one again")
     ids = probe.tokens("materialization", 2, probe.n_short)
     with subject.native_in_eval() as model:
         state = {name: tensor.detach() for name, tensor in model.state_dict().items()}

@@ -36,7 +36,9 @@ def band(queries: Queries, keys: Keys, context: AttentionContext, window: int) -
     return triangle(queries, keys, context).triu(n_keys - n_queries - window + 1)
 
 
-def expanded(queries: Queries, keys: Keys, values: Values) -> tuple[Keys, Values]:
+def expanded(
+    queries: Queries, keys: Keys, values: Values
+) -> tuple[Float[Tensor, "B N S H"], Float[Tensor, "B N S H"]]:
     """Keys and values once for every query head."""
     group = queries.shape[1] // keys.shape[1]
     return keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
