@@ -13,6 +13,7 @@ from proof_lm.presets import MODERN as MODERN_PRESET
 from proof_lm.verify import CONTRACTS, ProofSubject, Verdict, at_level, randomized, verify
 from sizes import LEARNED, MODERN, SMALL
 
+pytestmark = pytest.mark.no_cover  # many runs of what other tests cover: measuring takes as long again
 STANDARD = at_level("standard")  # what the thorough level adds takes long, and has a test of its own
 CONFIGS = {
     "chapter": CHAPTER,

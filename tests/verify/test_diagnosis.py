@@ -47,6 +47,7 @@ def _diagnosis(fault: str) -> str:
     return str(found)
 
 
+@pytest.mark.no_cover  # the others cover what this repeats
 @pytest.mark.parametrize("fault", BEHAVES_AS)
 def test_the_fault_of_a_foreign_decoder_is_named(fault: str) -> None:
     assert _diagnosis(fault).startswith(f"behaves as {BEHAVES_AS[fault]}:")

@@ -9,7 +9,10 @@ from torch import nn
 from proof_lm.verify import ForeignSubject, Level, Verdict, verify
 
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore")  # transformers' own
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # transformers' own
+    pytest.mark.no_cover,  # long runs of what other tests cover
+]
 
 
 def llama(**changes: Any) -> nn.Module:

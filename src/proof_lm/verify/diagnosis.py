@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +77,7 @@ def diagnose(subject: Subject, verification: Verification) -> Diagnosis | None:
 
 
 def _search(subject: Subject, probe: Probe, violated: Sequence[ContractResult]) -> Diagnosis:
-    evidence = _Evidence(subject, probe, violated)
+    evidence, sound = _Evidence(subject, probe, violated), _reference(subject)
     faults, n_untried = [], 0
     deadline = time.monotonic() + PATIENCE
     names = {result.name for result in violated}
@@ -86,18 +87,24 @@ def _search(subject: Subject, probe: Probe, violated: Sequence[ContractResult]) 
         if time.monotonic() > deadline:
             n_untried += 1
             continue
-        planted = _planted(mutant, subject)
+        planted = _planted(mutant, sound)
         if planted is not None and evidence.speaks_for(planted):
             faults.append(f"{mutant.name}: {mutant.fault}")
     return Diagnosis(tuple(faults), first_difference(subject, probe), n_untried)
 
 
-def _planted(mutant: Mutant, subject: Subject) -> ProofSubject | None:
-    """The reference with the subject's weights and the fault; None where the fault does not fit the config."""
+def _reference(subject: Subject) -> ProofLM:
+    """The sound decoder of the subject's config, with its weights."""
     with torch.device("meta"):
         model = ProofLM(subject.config)
-    weights = {name: torch.tensor(values) for name, values in subject.weights().items()}
+    weights = {name: torch.from_numpy(values) for name, values in subject.weights().items()}
     model.load_state_dict(weights, assign=True)
+    return model
+
+
+def _planted(mutant: Mutant, sound: ProofLM) -> ProofSubject | None:
+    """A copy with the fault; None where the fault does not fit the config."""
+    model = copy.deepcopy(sound)
     try:
         mutant.plant(model)
         return ProofSubject(mutant.name, model)
@@ -151,7 +158,7 @@ class _Evidence:
         """Whether the contract finds, on that path of the planted decoder, what it found of the subject."""
         like = Probe(planted, self.probe.seed, n_rows=self.probe.n_rows, n_tokens=self.probe.n_tokens)
         found = self.contracts[result.name].check(planted, like)
-        return _same(_on(self.path, result.measurements), _on(path, found))
+        return _same(_on(self.path, result.measurements), (m for m in found if m.path == path))
 
 
 def _near(found: Tensor | None, expected: Tensor | None, allowed: float) -> bool:
@@ -171,23 +178,29 @@ def _on(path: str, measurements: Iterable[Measurement]) -> dict[str, Measurement
     return found
 
 
-def _same(own: dict[str, Measurement], other: dict[str, Measurement]) -> bool:
-    """Whether verdicts are the same, some are violations, and these by the same numbers.
+def _same(own: dict[str, Measurement], found: Iterable[Measurement]) -> bool:
+    """Whether verdicts are the same, some are violations, and these by the same numbers; ends at the first difference.
 
     Numbers are not compared where padding or dropout takes part, nor verdicts on what is stored under padding: a
     reference that sets padding to zero hides it even from a leak.
     """
-    common = [key for key in own if key in other and "as padding" not in key]
-    telling = [key for key in common if own[key].verdict is Verdict.VIOLATED]
-    return (
-        bool(telling)
-        and all(own[key].verdict is other[key].verdict for key in common)
-        and all(
-            math.isclose(own[key].measured, other[key].measured, rel_tol=SAME)
-            for key in telling
-            if "padd" not in key and "dropout" not in key
-        )
-    )
+    seen: set[str] = set()
+    telling = False
+    for measurement in found:
+        quantity = measurement.quantity
+        if quantity in seen or quantity not in own or "as padding" in quantity:
+            continue
+        seen.add(quantity)
+        expected = own[quantity]
+        if measurement.verdict is not expected.verdict:
+            return False
+        if expected.verdict is not Verdict.VIOLATED:
+            continue
+        telling = True
+        by_number = "padd" not in quantity and "dropout" not in quantity
+        if by_number and not math.isclose(expected.measured, measurement.measured, rel_tol=SAME):
+            return False
+    return telling
 
 
 def first_difference(subject: Subject, probe: Probe) -> str:

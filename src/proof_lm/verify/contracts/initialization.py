@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from proof_lm import sheet
 from proof_lm.config import DecoderConfig
 from proof_lm.verify.contract import Contract
+from proof_lm.verify.noise import seeded
 from proof_lm.verify.probe import Inapplicable, Probe
 from proof_lm.verify.subjects import Subject, subject_runs
 from proof_lm.verify.verdict import EXACT, Bound, Largest, Measurement, Smallest
@@ -39,8 +39,7 @@ def check_initialization(subject: Subject, probe: Probe) -> Iterator[Measurement
     if subject.build_with is None:
         raise Inapplicable("nothing says how to make one of another config")
     config = subject.config.with_(n_layers=N_LAYERS)
-    with torch.random.fork_rng(), subject_runs():
-        torch.manual_seed(probe.seed)
+    with seeded(probe.seed), subject_runs():
         model = subject.build_with(config)
     weights = subject.swapped(model).to_oracle(dict(model.named_parameters()))
     values = {name: t.detach().double().numpy() for name, t in weights.items() if t is not None}

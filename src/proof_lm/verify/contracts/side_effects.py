@@ -13,9 +13,9 @@ from torch import nn
 
 from proof_lm.dims import Int, Tensor
 from proof_lm.verify.contract import Contract
+from proof_lm.verify.noise import NOISE, seeded
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import Subject, SubjectError
-from proof_lm.verify.subjects.subject import NOISE
+from proof_lm.verify.subjects import Subject
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -113,13 +113,10 @@ def _watched(module: nn.Module, changes: list[str]) -> Iterator[Given]:
 
     modes = {part: part.training for part in module.modules()}
     numpy_state = np.random.get_state()  # noqa: NPY002 - what others draw from
-    with torch.random.fork_rng():
-        torch.manual_seed(NOISE)  # a state that no call can have left behind
+    with seeded(NOISE):  # a state that no call can have left behind
         before = _state(module)
         try:
             yield given
-        except SubjectError:
-            raise
         finally:
             after = _state(module)
             changes += sorted(

@@ -17,6 +17,7 @@ from torch import nn
 
 from proof_lm.config import DecoderConfig
 from proof_lm.dims import Bool, Float, Int, Scalar, Tensor
+from proof_lm.verify.noise import NOISE, seeded
 
 Capability = Literal[
     "logits",
@@ -36,7 +37,6 @@ Capability = Literal[
     "storage",
     "parameter groups",
 ]
-NOISE = 20261130  # the random state of every call, so that dropout draws the same
 
 
 class SubjectError(Exception):
@@ -158,8 +158,7 @@ class Subject(ABC):
             "document_ids": document_ids,
             "cache": cache,
         }
-        with self.on(path) as module, torch.random.fork_rng(), torch.set_grad_enabled(with_graph):
-            torch.manual_seed(noise)
+        with self.on(path) as module, seeded(noise), torch.set_grad_enabled(with_graph):
             logits = self.run(module, ids, **{k: value for k, value in given.items() if value is not None})
         if logits.shape != (*ids.shape, self.vocab_size):
             raise SubjectError(
