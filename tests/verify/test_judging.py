@@ -22,7 +22,7 @@ def _judge(residuals: dict[tuple[int, int], float]) -> tuple[Verdict, str, str]:
     subject = ProofSubject("subject", randomized(SMALL, 0))
     probes = Probe(subject, 0), Probe(subject, 0, n_rows=6, n_tokens=6)
     result = Contract("c", "s", frozenset(), check).judge(subject, *probes)
-    return result.verdict, result.reason, result.smallest
+    return result.verdict, result.reason, "" if result.smallest is None else str(result.smallest)
 
 
 def test_a_residual_near_a_bound_counts_only_if_a_fresh_seed_agrees() -> None:

@@ -4,10 +4,11 @@ import io
 import json
 import math
 
+import pytest
 from rich.console import Console
 
-from proof_lm.verify.report import render, to_dict
-from proof_lm.verify.verdict import EXACT, Bound, ContractResult, Measurement, Verdict, Verification
+from proof_lm.verify.report import from_dict, render, to_dict
+from proof_lm.verify.verdict import EXACT, Bound, Case, ContractResult, Measurement, Verdict, Verification
 
 BOUND = Bound(rounding=1e-12, fault=1e-7, derivation="derived [somehow]")
 
@@ -28,7 +29,7 @@ def test_the_table_fits_80_columns_and_violations_say_where() -> None:
 def test_the_json_is_strict_and_complete() -> None:
     document = json.loads(json.dumps(to_dict(_verification()), allow_nan=False))
     assert document["format"] == "proof-lm/verification"
-    assert document["version"] == 2
+    assert document["version"] == 3
     assert document["exit_status"] == 1
     assert document["undecided"] == ["padding"]
     assert document["counts"] == {"holds": 1, "violated": 1, "inconclusive": 0, "not applicable": 1}
@@ -39,6 +40,17 @@ def test_the_json_is_strict_and_complete() -> None:
     assert document["contracts"][0]["measurements"][0]["derivation"] == "derived [somehow]"
 
 
+def test_the_json_is_read_back_whole() -> None:
+    written = _verification()
+    read = from_dict(json.loads(json.dumps(to_dict(written), allow_nan=False)))
+    assert repr(read) == repr(written)  # NaN does not equal itself
+
+
+def test_what_is_no_verification_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a verification of version 3"):
+        from_dict(to_dict(_verification()) | {"version": 1})
+
+
 def _verification() -> Verification:
     leak = Measurement("explicit", "max |change|", 0.5, EXACT, "row 1: token 3 moves position 2")
     nan = Measurement("fused", "max |change|", math.nan, BOUND)
@@ -47,7 +59,9 @@ def _verification() -> Verification:
         ContractResult(
             "oracle-logits", "Equal.", Verdict.HOLDS, (Measurement("explicit", "q", 1e-15, BOUND),), "", 1.0
         ),
-        ContractResult("causality", "No leak.", Verdict.VIOLATED, (leak, nan, reach)),
+        ContractResult(
+            "causality", "No leak.", Verdict.VIOLATED, (leak, nan, reach), smallest=Case(0, 1, 3, leak)
+        ),
         ContractResult("rope", "Turns.", Verdict.NOT_APPLICABLE, reason="nothing [is] rotated"),
     ]
     return Verification("a [bold] name", 0, ("oracle-logits", "causality", "rope", "padding"), results)

@@ -14,7 +14,7 @@ import torch
 
 from proof_lm.verify.probe import Inapplicable, Probe
 from proof_lm.verify.subjects import Capability, Subject, SubjectError
-from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, worst_verdict
+from proof_lm.verify.verdict import Case, ContractResult, Measurement, Verdict, worst_verdict
 
 Check = Callable[[Any, Probe], Iterable[Measurement]]  # of a Subject, or of the kind that can what is needed
 Level = Literal["quick", "standard", "thorough"]
@@ -86,7 +86,7 @@ class Contract:
         measurements = tuple(m for run in runs for m in run.measurements)
         if worst not in runs:
             measurements += worst.measurements
-        smallest = self._smallest(subject, probes[0], worst) if worst.verdict is Verdict.VIOLATED else ""
+        smallest = self._smallest(subject, probes[0], worst) if worst.verdict is Verdict.VIOLATED else None
         seconds = time.perf_counter() - start
         return ContractResult(
             self.name, self.statement, worst.verdict, measurements, worst.reason, seconds, smallest
@@ -107,25 +107,18 @@ class Contract:
         reason = "near a bound, and a fresh seed says otherwise"
         return _Run(Verdict.INCONCLUSIVE, second.measurements, reason)
 
-    def _smallest(self, subject: Subject, probe: Probe, found: _Run) -> str:
-        """The smallest input in which the contract is still violated, in words; empty where none smaller is."""
+    def _smallest(self, subject: Subject, probe: Probe, found: _Run) -> Case | None:
+        """The smallest input in which the contract is still violated."""
         if not self.grows or probe.is_large or not found.measurements:
-            return ""
+            return None
         for n_rows, n_tokens in SMALL_SIZES:
             if n_rows > probe.n_rows or n_tokens >= probe.n_tokens:
                 continue
             smaller = Probe(subject, probe.seed, n_rows=n_rows, n_tokens=n_tokens)
             for measurement in self._measure(subject, smaller, until_violated=True).measurements:
                 if measurement.verdict is Verdict.VIOLATED and not math.isinf(measurement.measured):
-                    place = f" at {measurement.where}" if measurement.where else ""
-                    rows, tokens = (
-                        f"{n} {word}{'s' * (n > 1)}" for n, word in ((n_rows, "row"), (n_tokens, "token"))
-                    )
-                    return (
-                        f"{rows} of {tokens}, {measurement.path}: {measurement.quantity} = "
-                        f"{measurement.measured:.3g}{place}"
-                    )
-        return ""
+                    return Case(probe.seed, n_rows, n_tokens, measurement)
+        return None
 
     def _measure(self, subject: Subject, probe: Probe, *, until_violated: bool = False) -> _Run:
         measurements: list[Measurement] = []

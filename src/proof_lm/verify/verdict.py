@@ -103,6 +103,24 @@ class Smallest:
 
 
 @dataclass(frozen=True)
+class Case:
+    """An input in which a violation is found again: the probe's seed and sizes, and what is measured there."""
+
+    seed: int
+    n_rows: int
+    n_tokens: int
+    measurement: Measurement
+
+    def __str__(self) -> str:
+        m = self.measurement
+        rows, tokens = (
+            f"{n} {word}{'s' * (n > 1)}" for n, word in ((self.n_rows, "row"), (self.n_tokens, "token"))
+        )
+        place = f" at {m.where}" if m.where else ""
+        return f"{rows} of {tokens}, {m.path}: {m.quantity} = {m.measured:.3g}{place}"
+
+
+@dataclass(frozen=True)
 class ContractResult:
     """One contract's verdict on one subject, with the evidence.
 
@@ -113,7 +131,7 @@ class ContractResult:
         measurements: the evidence.
         reason: why it does not apply, or what the subject raised.
         seconds: wall time.
-        smallest: of a violation, the smallest input in which it was found again.
+        smallest: of a violation, the smallest input in which it was found again; None where none smaller was.
     """
 
     name: str
@@ -122,7 +140,7 @@ class ContractResult:
     measurements: tuple[Measurement, ...] = ()
     reason: str = ""
     seconds: float = 0.0
-    smallest: str = ""
+    smallest: Case | None = None
 
     @property
     def worst(self) -> Measurement | None:

@@ -66,7 +66,7 @@ def _explain(result: ContractResult) -> str:
     if len(unsound) > 3:
         lines.append(f"  and {len(unsound) - 3} more; --json FILE writes them all")
     if result.smallest:
-        lines.append(f"  smallest case: {escape(result.smallest)}")
+        lines.append(f"  smallest case: {escape(str(result.smallest))}")
     return "\n".join(lines)
 
 
