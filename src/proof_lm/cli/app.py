@@ -8,21 +8,23 @@ import typer
 
 from proof_lm import __version__
 from proof_lm.cli.convert import convert
+from proof_lm.cli.doctor import doctor
 from proof_lm.cli.generate import generate
 from proof_lm.cli.mutants import mutants
+from proof_lm.cli.replay import replay
 from proof_lm.cli.sheet import sheet
 from proof_lm.cli.verify import verify
+from proof_lm.cli.zoo import zoo
 from proof_lm.errors import ProofLMError
 
 app = typer.Typer(
     name="proof-lm",
     help="A decoder-only Transformer whose every claim can be checked.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (verify, mutants, generate, sheet, convert):
+for command in (verify, replay, mutants, zoo, generate, sheet, convert, doctor):
     app.command()(command)
 
 

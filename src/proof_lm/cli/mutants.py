@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proof_lm.cli.output import out, progress, require_writable, write_json
+from proof_lm.cli.suite import score_suite
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
@@ -26,21 +27,65 @@ def mutants(
         typer.Option("--only", help="Judge by this contract only; repeat it, or use commas."),
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option("--mutant", help="Judge this mutant only; repeat it, or use commas.")
+        list[str] | None, typer.Option("--mutant", help="Plant this mutant only; repeat it, or use commas.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Mutants judged at a time.")] = 1,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the matrix to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the matrix, or the suite's score, to this file.")
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite", help="Judge by this command instead: your tests, such as 'pytest -q -x tests'."
+        ),
+    ] = None,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--in", help="The class that the suite tests, as package.module:Class; by default ProofLM itself."
+        ),
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", help="Where the weights of that class lie, if its layout is not known."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            help="Seconds after which a run of the suite hangs, which notices the fault; by default ten times "
+            "the unmutated run, and 30 at least.",
+        ),
+    ] = None,
     table: Annotated[
         bool, typer.Option("--table", help="Print the public reports, with mutants and contracts, and stop.")
     ] = False,
 ) -> None:
     """Plant every known fault in a decoder, and see which contracts reject it; and that none rejects a sound one.
 
-    Exit status: 0 every mutant is rejected by all contracts that it names and no control by any, 1 one survives or
-    is accused, 2 the command is wrong.
+    With --suite, see instead which faults a test command of yours notices: it is run once for each.
+
+    Exit status: 0 every mutant is rejected by all contracts that it names and no control by any (or: the suite
+    notices every fault), 1 one survives or is accused, 2 the command is wrong (or: the suite fails without a fault).
     """
     from proof_lm.verify import CONTRACTS, CONTROLS, MUTANTS, kill_matrix, reports_table
 
+    if suite is not None:
+        for given, option in ((only, "--only"), (table, "--table")):
+            if given:
+                raise TargetError(f"{option} goes without --suite")
+        if map_file is not None and place is None:
+            raise TargetError("--map goes with --in")
+        if json_file is not None:
+            require_writable(json_file)
+        wanted = _named(name, _by_name(MUTANTS), "mutant")
+        raise typer.Exit(
+            score_suite(suite, place, map_file, wanted, timeout=timeout, jobs=jobs, json_file=json_file)
+        )
+    for unused, option in ((place, "--in"), (map_file, "--map"), (timeout, "--timeout")):
+        if unused is not None:
+            raise TargetError(f"{option} goes with --suite")
     if table:
         typer.echo(reports_table(), nl=False)
         return

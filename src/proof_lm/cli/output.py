@@ -41,12 +41,16 @@ def require_writable(path: Path) -> None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
+    """:func:`write_text` of a JSON document."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Writes beside the file, then renames: the file is complete or as it was.
 
     Raises:
         OutputError: the system refuses.
     """
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from proof_lm.verify import Subject
 
 HF = "hf:"
+HF_TINY = "hf-tiny:"
 SUBJECT_HELP = (
     f"{TARGET_HELP} Or any PyTorch decoder: path/to/file.py:callable, package.module:callable (a class, a function "
-    "or a model), or hf:DIR, a Hugging Face directory run through transformers."
+    "or a model), hf:DIR, a Hugging Face directory run through transformers, or hf-tiny:CLASS, a causal language model "
+    "of transformers made small."
 )
 
 
@@ -46,6 +48,12 @@ class Source:
     arguments: tuple[str, ...] = ()
     map_file: Path | None = None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether code that is not ours makes the subject."""
+        target = self.target
+        return target is not None and (target.startswith(HF) or (":" in target and not Path(target).exists()))
+
     def load(self) -> Subject:
         """The subject. A preset gets weights on which every fault shows; everything else has weights of its own.
 
@@ -56,7 +64,9 @@ class Source:
         target = self.target
         if target is not None and target.startswith(HF):
             return self._foreign(partial(_through_transformers, Path(target.removeprefix(HF))))
-        if target is not None and ":" in target and not Path(target).exists():
+        if target is not None and target.startswith(HF_TINY):
+            return self._tiny(target.removeprefix(HF_TINY))
+        if target is not None and self.is_foreign:
             return self._foreign(_callable(target, self.arguments))
         for given, option in ((self.arguments, "--arg"), (self.map_file, "--map")):
             if given:
@@ -68,7 +78,12 @@ class Source:
             return ProofSubject(known.name, known.load(self.seed))
         return ProofSubject(f"{known.name}, random weights", randomized(known.config, self.seed))
 
-    def _foreign(self, make: Callable[[], Any]) -> Subject:
+    def _tiny(self, name: str) -> Subject:
+        from proof_lm.verify.zoo import initial, tiny
+
+        return self._foreign(partial(tiny, name, self.seed), partial(initial, name))
+
+    def _foreign(self, make: Callable[[], Any], make_anew: Callable[[], Any] | None = None) -> Subject:
         import torch
         from torch import nn
 
@@ -89,21 +104,21 @@ class Source:
             )
         module = made.module if isinstance(made, Adapter) else made
         weight_map = None if self.map_file is None else read_map(self.map_file, module)
-        build = partial(_module_of, make)
+        build = partial(_module_of, make_anew or make)
         return ForeignSubject(self.target, made, weight_map=weight_map, build=build)
 
 
-def show_subject(subject: Subject, console: Console) -> None:
-    """Prints what was found of the subject, and what was not and why."""
+def show_subject(loaded: Mapping[str, Any], console: Console) -> None:
+    """Prints what was found of the subject, and what was not and why, from the event that tells it."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(subject.name), title_justify="left", box=None)
+    table = Table(title=escape(loaded["target"]), title_justify="left", box=None)
     for heading in ("what", "found", "how"):
         table.add_column(heading, overflow="fold")
-    for finding in subject.findings:
-        table.add_row(*(escape(text) for text in (finding.what, finding.value, finding.how)))
-    for capability, reason in subject.absent.items():
+    for finding in loaded["findings"]:
+        table.add_row(*(escape(text) for text in finding))
+    for capability, reason in loaded["absent"].items():
         table.add_row(capability, "[yellow]none[/]", escape(reason))
     console.print(table)
 
@@ -163,7 +178,7 @@ def _offers(found: Any) -> str:
 def _call(target: str, make: Callable[..., Any], given: dict[str, Any]) -> Any:
     try:
         return make(**given)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(f"calling {target} raised {type(error).__name__}: {error}") from error
 
 
@@ -216,5 +231,5 @@ def _module(place: str) -> ModuleType:
             sys.modules[name] = module  # dataclasses and pickles look their module up
             spec.loader.exec_module(module)
             return module
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(f"importing {place} raised {type(error).__name__}: {error}") from error

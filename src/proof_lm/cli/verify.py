@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
-from proof_lm.cli.output import out, progress, require_writable, write_json
+from proof_lm.cli.isolation import TIMEOUT, judge_apart
+from proof_lm.cli.judging import Emit, Event, Request, judge
+from proof_lm.cli.output import out, progress
+from proof_lm.cli.outputs import Outputs
 from proof_lm.cli.subjects import SUBJECT_HELP, Source, show_subject
 from proof_lm.cli.targets import EMBEDDED, MAX_SEED
 from proof_lm.errors import TargetError
@@ -37,6 +43,28 @@ def verify(
         ),
     ] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all evidence to this file.")] = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with everything, pictures included.")
+    ] = None,
+    markdown_file: Annotated[
+        Path | None, typer.Option("--markdown", help="Write a summary, as CI services show it.")
+    ] = None,
+    junit_file: Annotated[
+        Path | None, typer.Option("--junit", help="Write one JUnit test case per contract.")
+    ] = None,
+    violations: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-violations", help="Write each violation to this folder, for `proof-lm replay FILE`."
+        ),
+    ] = None,
+    save_baseline: Annotated[
+        Path | None, typer.Option("--save-baseline", help="Write the verdicts, for --baseline.")
+    ] = None,
+    baseline_file: Annotated[
+        Path | None,
+        typer.Option("--baseline", help="Fail only if a contract got weaker than in this file."),
+    ] = None,
     argument: Annotated[
         list[str] | None, typer.Option("--arg", help="name=value for the callable; repeat it.")
     ] = None,
@@ -54,6 +82,14 @@ def verify(
         float | None, typer.Option("--max-seconds", min=0, help="Begin no contract after so long.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Contracts judged at a time.")] = 1,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            min=0.1,
+            help="Seconds after which code that is not ours is taken to hang, for one contract.",
+        ),
+    ] = TIMEOUT,
     list_contracts: Annotated[bool, typer.Option("--list", help="List the contracts and stop.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", help="Say how a contract is measured, and stop.")
@@ -62,9 +98,12 @@ def verify(
     """Prove or refute that a decoder keeps every contract.
 
     Exit status: 0 all hold, 1 one is violated, 2 the command or the target is wrong, 3 none is violated but
-    one is undecided or none applies, 130 interrupted.
+    one is undecided or none applies, 130 interrupted. With --baseline: 0 nothing got weaker, 1 something did.
     """
     from proof_lm.verify import CONTRACTS
+    from proof_lm.verify.baseline import compare, summary
+    from proof_lm.verify.baseline import load as load_baseline
+    from proof_lm.verify.report import render
 
     if list_contracts:
         _list(out(), CONTRACTS)
@@ -73,67 +112,96 @@ def verify(
         _explain(out(), _find(CONTRACTS, explain))
         return
     contracts = _select(only, _level(level))
-    if json_file is not None:
-        require_writable(json_file)
+    outputs = Outputs(json_file, junit_file, markdown_file, html_file, save_baseline, violations)
+    outputs.require_writable()
+    baseline = None if baseline_file is None else load_baseline(baseline_file)
     source = Source(target, seed, tuple(argument or ()), map_file)
+    request = Request(
+        source,
+        tuple(contract.name for contract in contracts),
+        _level(level),
+        max_seconds,
+        jobs,
+        violations=violations is not None,
+        influences=html_file is not None,
+    )
     if show:
-        show_subject(source.load(), out())
+        _judge(replace(request, contracts=()), partial(_show, out()), timeout)
         return
-    verification, interrupted = _run(source, contracts, _level(level), max_seconds, jobs)
-    _report(verification, json_file)
-    raise typer.Exit(INTERRUPTED if interrupted else verification.exit_status)
+    run = _run(request, timeout)
+    render(run.verification, out())
+    outputs.write(run.verification, run.violations)
+    status = run.verification.exit_status
+    if baseline is not None:
+        out().print(summary(baseline, run.verification), markup=False, highlight=False, soft_wrap=True)
+        status = 1 if compare(baseline, run.verification) else 0
+    raise typer.Exit(INTERRUPTED if run.interrupted else status)
 
 
-def _run(
-    source: Source, contracts: Sequence[Contract], level: Level, max_seconds: float | None, jobs: int
-) -> tuple[Verification, bool]:
-    """Judges the target with progress on standard error; the flag says whether it was interrupted."""
-    from rich.markup import escape
+@dataclass
+class _Run:
+    verification: Verification
+    violations: Mapping[str, Any] = field(default_factory=dict)
+    interrupted: bool = False
 
-    from proof_lm.verify import Verdict, diagnose, plan
-    from proof_lm.verify import verify as judge
 
+def _run(request: Request, timeout: float) -> _Run:
+    """Judges the target with progress on standard error."""
+    from proof_lm.verify import Verification
+    from proof_lm.verify.report import influence_from_dict, result_from_dict
+
+    source = request.source
     console = progress()
     begun = time.perf_counter()
-    name = escape(source.target or f"embedded decoder ({EMBEDDED})")
-    with console.status(f"loading {name}") as status:
-        subject = source.load()
-        verification = plan(subject, contracts, source.seed, level)
+    name = source.target or f"embedded decoder ({EMBEDDED})"
+    verification = Verification(name, source.seed, request.contracts, level=request.level)
+    run = _Run(verification)
+    with console.status(f"loading {escape(name)}") as status:
 
-        def before_each(contract: Contract) -> None:
-            step = f"[{len(verification.results) + 1}/{len(contracts)}] {contract.name}"
-            elapsed = f"{time.perf_counter() - begun:.0f} s"
-            status.update(f"{name} {step.replace('[', chr(92) + '[')}, after {elapsed}")
-            if not console.is_terminal:
-                console.print(f"{step}, after {elapsed}", markup=False, highlight=False)
+        def on_event(event: Event) -> None:
+            match event["event"]:
+                case "loaded":
+                    verification.target = event["target"]
+                case "begun":
+                    step = f"[{len(verification.results) + 1}/{len(request.contracts)}] {event['contract']}"
+                    elapsed = f"{time.perf_counter() - begun:.0f} s"
+                    status.update(escape(f"{name} {step}, after {elapsed}"))
+                    if not console.is_terminal:
+                        console.print(f"{step}, after {elapsed}", markup=False, highlight=False)
+                case "decided":
+                    verification.results.append(result_from_dict(event["result"]))
+                case "diagnosing":
+                    status.update(escape(f"{name}: looking for a fault that behaves so"))
+                case "diagnosed":
+                    verification.diagnosis = event["diagnosis"]
+                case "recording":
+                    status.update(escape(f"{name}: recording violations"))
+                case "violations":
+                    run.violations = event["files"]
+                case "looking":
+                    status.update(escape(f"{name}: looking which token moves which position"))
+                case "influences":
+                    verification.influences = tuple(map(influence_from_dict, event["influences"]))
 
         try:
-            judge(
-                subject,
-                contracts,
-                seed=source.seed,
-                level=level,
-                max_seconds=max_seconds,
-                jobs=jobs,
-                before_each=before_each,
-                verification=verification,
-            )
-            if verification.count(Verdict.VIOLATED):
-                status.update(f"{name}: looking for a fault that behaves so")
-                found = diagnose(subject, verification)
-                verification.diagnosis = "" if found is None else str(found)
+            _judge(request, on_event, timeout)
         except KeyboardInterrupt:
             console.print("interrupted: what was decided until then follows", highlight=False)
-            return verification, True
-    return verification, False
+            run.interrupted = True
+    return run
 
 
-def _report(verification: Verification, json_file: Path | None) -> None:
-    from proof_lm.verify.report import render, to_dict
+def _judge(request: Request, emit: Emit, timeout: float) -> None:
+    """In a process of its own where the code is not ours."""
+    if request.source.is_foreign:
+        judge_apart(request, emit, timeout)
+    else:
+        judge(request, emit)
 
-    render(verification, out())
-    if json_file is not None:
-        write_json(json_file, to_dict(verification))
+
+def _show(console: Console, event: Event) -> None:
+    if event["event"] == "loaded":
+        show_subject(event, console)
 
 
 def _level(name: str) -> Level:

@@ -72,9 +72,8 @@ class Contract:
         the two runs disagree, or both lie between the bounds, nothing is decided. A violation is looked for again
         in the smallest inputs.
         """
-        missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
-        if missing:
-            reason = "; ".join(dict.fromkeys(missing))
+        reason = self._inapplicable(subject)
+        if reason is not None:
             return ContractResult(self.name, self.statement, Verdict.NOT_APPLICABLE, (), reason, 0.0)
         start = time.perf_counter()
         probes = probes[:1] if self.once else probes
@@ -94,11 +93,21 @@ class Contract:
 
     def first_violation(self, subject: Subject, probe: Probe) -> tuple[Verdict, Measurement | None]:
         """The verdict from one probe, without looking further once something is violated, and what violates it."""
-        if any(need in subject.absent for need in self.needs):
-            return Verdict.NOT_APPLICABLE, None
+        result = self.until_violated(subject, probe)
+        return result.verdict, result.first_violating
+
+    def until_violated(self, subject: Subject, probe: Probe) -> ContractResult:
+        """What one probe gives, with all that was measured up to the first violation."""
+        reason = self._inapplicable(subject)
+        if reason is not None:
+            return ContractResult(self.name, self.statement, Verdict.NOT_APPLICABLE, reason=reason)
         run = self._measure(_fresh(subject, probe), probe, until_violated=True)
-        violating = next((m for m in run.measurements if m.verdict is Verdict.VIOLATED), None)
-        return run.verdict, violating
+        return ContractResult(self.name, self.statement, run.verdict, run.measurements, run.reason)
+
+    def _inapplicable(self, subject: Subject) -> str | None:
+        """Why the subject cannot be asked; None where it can."""
+        missing = [subject.absent[need] for need in sorted(self.needs) if need in subject.absent]
+        return "; ".join(dict.fromkeys(missing)) if missing else None
 
     def _again(self, subject: Subject, probe: Probe, first: _Run) -> _Run:
         second = self._measure(subject, probe.reseeded())

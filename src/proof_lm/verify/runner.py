@@ -25,6 +25,7 @@ def verify(
     max_seconds: float | None = None,
     jobs: int = 1,
     before_each: Callable[[Contract], None] | None = None,
+    after_each: Callable[[ContractResult], None] | None = None,
     verification: Verification | None = None,
 ) -> Verification:
     """The verdict of each contract on the subject.
@@ -41,6 +42,7 @@ def verify(
         jobs: how many contracts are judged at a time, in child processes; one where processes cannot be forked,
             as on Windows. A child that is killed leaves its contract, and those after it, undecided.
         before_each: called with each contract before it is judged, to show progress.
+        after_each: called with each result.
         verification: where results go as they come, from :func:`plan`: pass one to keep what was decided when
             the run is interrupted.
     """
@@ -61,6 +63,8 @@ def verify(
             if result is None:
                 break
             results.results.append(result)
+            if after_each is not None:
+                after_each(result)
     return results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -148,9 +149,48 @@ class ContractResult:
         return max(self.measurements, key=lambda m: m.severity, default=None)
 
     @property
+    def first_violating(self) -> Measurement | None:
+        """The first measurement that is a violation."""
+        return next((m for m in self.measurements if m.verdict is Verdict.VIOLATED), None)
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The paths measured, in order of first appearance."""
         return tuple(dict.fromkeys(m.path for m in self.measurements))
+
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """What the heads of one layer attend to: ``heads[h][t][s]`` is the weight of position s for query t."""
+
+    layer: int
+    heads: tuple[Matrix, ...]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Which token of one row moves which position's logits, on one path.
+
+    ``[k][t]`` is what token k does to position t, so where t < k the future moves the past.
+
+    Attributes:
+        path: the way through the subject.
+        tokens: the row's token ids, all different; empty where no row could be made.
+        by_intervention: the largest change of position t's logits when token k alone is replaced.
+        by_gradient: the largest entry of the gradient of a logit at position t for the embedding of token k.
+        attention: the maps of some or all layers.
+        absent: which of the three could not be had, with the reason; that one is empty then.
+    """
+
+    path: str
+    tokens: tuple[int, ...]
+    by_intervention: Matrix = ()
+    by_gradient: Matrix = ()
+    attention: tuple[AttentionMap, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -164,6 +204,7 @@ class Verification:
         results: those that were.
         level: how much was looked at.
         diagnosis: what the subject behaves as, where something is violated and its weights are known.
+        influences: what moves what, path by path, where that was measured.
     """
 
     target: str
@@ -172,6 +213,7 @@ class Verification:
     results: list[ContractResult] = field(default_factory=list)
     level: str = "standard"
     diagnosis: str = ""
+    influences: tuple[Influence, ...] = ()
 
     @property
     def undecided(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -29,38 +29,52 @@ def check_input_gradients(subject: Subject, probe: Probe) -> Iterator[Measuremen
         raise Inapplicable("its embedding is not known")
     if not embedding.requires_grad:
         raise Inapplicable("its embedding takes no gradient")
-    n_tokens = min(probe.n_short, subject.vocab_size - 1)
-    if n_tokens < 2:
-        raise Inapplicable("there are no two tokens beside a third")
-    order = torch.from_numpy(probe.random("distinct tokens").permutation(subject.vocab_size))
-    row, spare = order[:n_tokens], int(order[n_tokens])
+    row, spare = distinct_tokens(subject, probe, probe.n_short)
+    asked = {0, len(row) // 2, len(row) - 1} if probe.is_large else range(len(row))
     for path in subject.paths:
-        sizes = _sizes(subject, probe, embedding, row, spare, path)
+        sizes = gradient_sizes(subject, embedding, row, spare, path, asked)
         yield _after(path, sizes, "eval mode")
         if (sizes.tril() + torch.ones_like(sizes).triu(1) == 0.0).any():
             with subject.scaled(0.25):
-                softer = _sizes(subject, probe, embedding, row, spare, path)
+                softer = gradient_sizes(subject, embedding, row, spare, path, asked)
             sizes = torch.where(softer == 0.0, sizes, sizes.clamp(min=torch.finfo(sizes.dtype).tiny))
         yield _before(subject, path, sizes)
         dropout = DROPOUT if subject.can("dropout") else 0.0
         with subject.training(dropout):
-            sizes = _sizes(subject, probe, embedding, row, spare, path)
+            sizes = gradient_sizes(subject, embedding, row, spare, path, asked)
         yield _after(path, sizes, f"train mode, dropout {dropout:g}")
 
 
-def _sizes(
-    subject: Subject, probe: Probe, embedding: Tensor, row: Int[Tensor, " T"], spare: int, path: str
+def distinct_tokens(subject: Subject, probe: Probe, n_tokens: int) -> tuple[Int[Tensor, " T"], int]:
+    """A row of up to ``n_tokens`` ids, all different, and one that is not among them.
+
+    Raises:
+        Inapplicable: the vocabulary, or the row, is too short for two.
+    """
+    n_tokens = min(n_tokens, subject.vocab_size - 1)
+    if n_tokens < 2:
+        raise Inapplicable("there are no two tokens beside a third")
+    order = torch.from_numpy(probe.random("distinct tokens").permutation(subject.vocab_size))
+    return order[:n_tokens], int(order[n_tokens])
+
+
+def gradient_sizes(
+    subject: Subject,
+    embedding: Tensor,
+    row: Int[Tensor, " T"],
+    spare: int,
+    path: str,
+    asked: Iterable[int],
 ) -> Float[Tensor, "T T"]:
-    """[t, k]: the largest entry of the gradient for token k of the logit at position t; NaN where not asked."""
-    n_tokens = len(row)
+    """[t, k]: the largest entry of the gradient, for token k's embedding, of the logit of ``spare`` at position t;
+    -1 at positions that were not asked for."""
     logits = subject.logits(row[None], path, with_graph=True)[0, :, spare]
-    sizes = torch.full((n_tokens, n_tokens), torch.nan, dtype=torch.float64)
-    for t in {0, n_tokens // 2, n_tokens - 1} if probe.is_large else range(n_tokens):
+    sizes = torch.full((len(row), len(row)), -1.0, dtype=torch.float64)
+    for t in asked:
         with subject_runs():
             (gradient,) = torch.autograd.grad(logits[t], embedding, retain_graph=True)
         sizes[t] = gradient[row].abs().amax(-1)
-    asked = sizes[:, 0].isnan() & sizes.isnan().all(1)
-    return sizes.masked_fill(asked[:, None] & probe.is_large, -1.0)
+    return sizes
 
 
 def _after(path: str, sizes: Float[Tensor, "T T"], case: str) -> Measurement:

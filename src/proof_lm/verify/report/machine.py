@@ -1,17 +1,36 @@
-"""A verification as a JSON object, and back."""
+"""A verification as a JSON object, and back, and the schema of that object."""
 
+import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 import numpy
 import torch
 
 from proof_lm import __version__
-from proof_lm.verify.verdict import Bound, Case, ContractResult, Measurement, Verdict, Verification
+from proof_lm.verify.verdict import (
+    AttentionMap,
+    Bound,
+    Case,
+    ContractResult,
+    Influence,
+    Matrix,
+    Measurement,
+    Verdict,
+    Verification,
+)
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of what :func:`to_dict` writes."""
+    file = resources.files("proof_lm.verify.report").joinpath("verification.schema.json")
+    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return loaded
 
 
 def to_dict(verification: Verification) -> dict[str, Any]:
@@ -29,14 +48,20 @@ def to_dict(verification: Verification) -> dict[str, Any]:
         "exit_status": verification.exit_status,
         "counts": {verdict.value: verification.count(verdict) for verdict in Verdict},
         "undecided": list(verification.undecided),
-        "environment": {
-            "proof_lm": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "machine": platform.machine(),
-        },
+        "environment": environment(),
         "contracts": [result_to_dict(result) for result in verification.results],
+        "influences": [influence_to_dict(influence) for influence in verification.influences],
+    }
+
+
+def environment() -> dict[str, str]:
+    """What computes here."""
+    return {
+        "proof_lm": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "machine": platform.machine(),
     }
 
 
@@ -51,7 +76,13 @@ def from_dict(document: Mapping[str, Any]) -> Verification:
     results = [result_from_dict(contract) for contract in document["contracts"]]
     planned = (*(result.name for result in results), *document["undecided"])
     return Verification(
-        document["target"], document["seed"], planned, results, document["level"], document["diagnosis"]
+        document["target"],
+        document["seed"],
+        planned,
+        results,
+        document["level"],
+        document["diagnosis"],
+        tuple(influence_from_dict(influence) for influence in document["influences"]),
     )
 
 
@@ -92,6 +123,44 @@ def result_from_dict(contract: Mapping[str, Any]) -> ContractResult:
         contract["seconds"],
         smallest,
     )
+
+
+def influence_to_dict(influence: Influence) -> dict[str, Any]:
+    """One path's influence; ``[k][t]`` and ``[t][s]`` as in :class:`Influence`."""
+    return {
+        "path": influence.path,
+        "tokens": list(influence.tokens),
+        "by_intervention": _rows(influence.by_intervention),
+        "by_gradient": _rows(influence.by_gradient),
+        "attention": [
+            {"layer": each.layer, "heads": [_rows(head) for head in each.heads]}
+            for each in influence.attention
+        ],
+        "absent": dict(influence.absent),
+    }
+
+
+def influence_from_dict(influence: Mapping[str, Any]) -> Influence:
+    """What :func:`influence_to_dict` wrote."""
+    return Influence(
+        influence["path"],
+        tuple(influence["tokens"]),
+        _to_matrix(influence["by_intervention"]),
+        _to_matrix(influence["by_gradient"]),
+        tuple(
+            AttentionMap(each["layer"], tuple(_to_matrix(head) for head in each["heads"]))
+            for each in influence["attention"]
+        ),
+        dict(influence["absent"]),
+    )
+
+
+def _rows(matrix: Matrix) -> list[list[float | str]]:
+    return [[_number(value) for value in row] for row in matrix]
+
+
+def _to_matrix(rows: Sequence[Sequence[float | str]]) -> Matrix:
+    return tuple(tuple(float(value) for value in row) for row in rows)
 
 
 def _measurement(measurement: Measurement) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def subject_runs() -> Iterator[None]:
         yield
     except (MemoryError, torch.OutOfMemoryError, SubjectError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if "DefaultCPUAllocator" in str(error):  # PyTorch's own error for memory of the CPU is a RuntimeError
+            raise MemoryError(str(error)) from error
         raise SubjectError(f"raised {type(error).__name__}: {error}") from error
 
 

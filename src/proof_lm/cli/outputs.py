@@ -1,0 +1,88 @@
+"""The files that a verification can be written to, beside what is shown."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proof_lm.cli.output import OutputError, require_writable, write_json, write_text
+
+if TYPE_CHECKING:
+    from proof_lm.verify import Verification
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the user wants a verification to be written; None for what is not wanted.
+
+    Attributes:
+        json: all evidence.
+        junit: one test case per contract.
+        markdown: a summary.
+        html: one page with everything.
+        baseline: the verdicts, to hold later ones against.
+        violations: a folder, for one file per violation.
+    """
+
+    json: Path | None = None
+    junit: Path | None = None
+    markdown: Path | None = None
+    html: Path | None = None
+    baseline: Path | None = None
+    violations: Path | None = None
+
+    def require_writable(self) -> None:
+        """Before long work: can all of it be written?
+
+        Raises:
+            OutputError: a folder does not exist, or a file is one; two are the same.
+        """
+        files = [f for f in (self.json, self.junit, self.markdown, self.html, self.baseline) if f is not None]
+        for file in files:
+            require_writable(file)
+        resolved = [file.resolve() for file in files]
+        for file in files:
+            if resolved.count(file.resolve()) > 1:
+                raise OutputError(f"{file} is named for two reports; give each a file of its own")
+        if self.violations is not None:
+            if self.violations.exists() and not self.violations.is_dir():
+                raise OutputError(f"{self.violations} is a file; name a directory for the violations")
+            if not self.violations.parent.is_dir():
+                raise OutputError(
+                    f"cannot write {self.violations}: there is no directory {self.violations.parent}"
+                )
+
+    def write(self, verification: Verification, violations: Mapping[str, dict[str, Any]]) -> None:
+        """Writes what is wanted; ``violations`` are documents by file name.
+
+        Raises:
+            OutputError: the system refuses.
+        """
+        from proof_lm.verify import baseline
+        from proof_lm.verify.report import to_dict, to_html, to_junit, to_markdown
+
+        if self.json is not None:
+            write_json(self.json, to_dict(verification))
+        if self.junit is not None:
+            write_text(self.junit, to_junit(verification))
+        if self.markdown is not None:
+            write_text(self.markdown, to_markdown(verification))
+        if self.html is not None:
+            command = shlex.join(["proof-lm", *sys.argv[1:]])
+            write_text(self.html, to_html(verification, command=command))
+        if self.baseline is not None:
+            write_json(self.baseline, baseline.save(verification))
+        if self.violations is not None and violations:
+            self._write_violations(self.violations, violations)
+
+    def _write_violations(self, folder: Path, violations: Mapping[str, dict[str, Any]]) -> None:
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot make {folder}: {error.strerror}") from error
+        for name, document in violations.items():
+            write_json(folder / name, document)

@@ -1,0 +1,232 @@
+"""``proof-lm zoo``: every causal language model of the installed transformers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from proof_lm.cli.judging import Request
+from proof_lm.cli.output import out, progress, require_writable, write_json
+from proof_lm.cli.subjects import HF_TINY, Source
+from proof_lm.errors import TargetError
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+    from proof_lm.verify import Level
+    from proof_lm.verify.zoo import ZooEntry
+
+INTERRUPTED = 130  # what shells report for SIGINT
+PAUSE = 0.05  # seconds between two looks at the processes
+
+
+def zoo(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Judge this class only; repeat it, or use commas.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Classes judged at a time.")] = 1,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1.0, help="Seconds after which a class's process is ended.")
+    ] = 120.0,
+    level: Annotated[
+        str, typer.Option("--level", help="quick, standard or thorough: how much is looked at.")
+    ] = "quick",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file.")] = None,
+) -> None:
+    """Judge every causal language model of transformers, made small, on each of its attention backends.
+
+    Exit status: 0 nothing is violated, 1 something is, explained or not, 2 the command is wrong, 130 interrupted.
+    """
+    from proof_lm.verify.zoo import render_zoo, zoo_to_dict
+
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    chosen, known_level = _classes(only), _level(level)
+    if json_file is not None:
+        require_writable(json_file)
+    begun = time.monotonic()
+    entries: list[ZooEntry] = []
+    interrupted = False
+    console = progress()
+    with console.status(f"{len(chosen)} classes") as status:
+        try:
+            for entry in judge_classes(chosen, known_level, jobs=jobs, timeout=timeout):
+                entries.append(entry)
+                line = _progress(entries, len(chosen), time.monotonic() - begun)
+                status.update(line)
+                if not console.is_terminal:
+                    console.print(line, markup=False, highlight=False, soft_wrap=True)
+        except KeyboardInterrupt:
+            interrupted = True
+            console.print("interrupted: what was decided until then follows", highlight=False)
+    entries.sort(key=lambda entry: chosen.index(entry.name))
+    seconds = time.monotonic() - begun
+    done = {entry.name for entry in entries}
+    left = [name for name in chosen if name not in done]
+    render_zoo(entries, out(), seconds, len(left))
+    if json_file is not None:
+        write_json(json_file, zoo_to_dict(entries, level=level, seconds=seconds, left=left))
+    violated = any(entry.violated for entry in entries)
+    raise typer.Exit(INTERRUPTED if interrupted else 1 if violated else 0)
+
+
+def judge_classes(
+    names: Sequence[str], level: Level, *, jobs: int = 1, timeout: float = 120.0
+) -> Iterator[ZooEntry]:
+    """Judges each class in a process of its own, ``jobs`` at a time; gives entries as they are done.
+
+    A process that takes longer than ``timeout`` seconds is killed with all that it started; what it decided by then
+    counts. Those under way are killed when the caller stops asking.
+    """
+    import transformers.modeling_utils  # noqa: F401 - once, for all that are forked
+
+    import proof_lm.cli.child  # noqa: F401
+    from proof_lm.verify import at_level
+
+    contracts = tuple(contract.name for contract in at_level(level))
+    waiting = list(names)
+    running: list[_Process] = []
+    with tempfile.TemporaryDirectory(prefix="proof-lm-zoo-") as scratch:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    name = waiting.pop(0)
+                    request = Request(Source(f"{HF_TINY}{name}", 0), contracts, level)
+                    running.append(_Process.start(name, Path(scratch), request))
+                time.sleep(PAUSE)
+                for process in tuple(running):
+                    is_late = time.monotonic() - process.begun > timeout
+                    if process.has_ended or is_late:
+                        process.kill()  # what it has started may live on
+                        running.remove(process)
+                        yield process.entry(f"took longer than {timeout:g} s (--timeout)" if is_late else "")
+        finally:
+            for process in running:
+                process.kill()
+
+
+@dataclass(frozen=True)
+class _Process:
+    """The judging of one class, in a process group of its own that appends its events to a file."""
+
+    name: str
+    request: Request
+    events: Path
+    errors: Path
+    child: BaseProcess
+    begun: float
+
+    @classmethod
+    def start(cls, name: str, scratch: Path, request: Request) -> _Process:
+        """Forks where that is safe: what all classes need is imported once."""
+        from proof_lm.verify.parallel import can_fork
+
+        events, errors = scratch / f"{name}.events", scratch / f"{name}.errors"
+        events.touch()
+        errors.touch()
+        context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
+        child = context.Process(target=_judge, args=(events, errors, request))
+        child.start()
+        return cls(name, request, events, errors, child, time.monotonic())
+
+    @property
+    def has_ended(self) -> bool:
+        return self.child.exitcode is not None
+
+    def kill(self) -> None:
+        """Ends the process and all that it has started."""
+        assert self.child.pid is not None
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.kill()
+        self.child.join()
+
+    def entry(self, cut: str) -> ZooEntry:
+        """What it told; ``cut`` says why it was ended, if it was."""
+        from proof_lm.verify import Verification
+        from proof_lm.verify.report import result_from_dict
+        from proof_lm.verify.zoo import ZooEntry
+
+        request = self.request
+        target = str(request.source.target)
+        verification = Verification(target, request.source.seed, request.contracts, level=request.level)
+        message = cut
+        with self.events.open(encoding="utf-8") as lines:
+            for line in lines:
+                if not line.endswith("\n"):
+                    break  # it was killed while it wrote
+                event = json.loads(line)
+                if event["event"] == "decided":
+                    verification.results.append(result_from_dict(event["result"]))
+                elif event["event"] == "failed":
+                    message = event["message"].removeprefix(f"{target}: ")
+        seconds = time.monotonic() - self.begun
+        if not message and verification.undecided:
+            message = self._death()
+        return ZooEntry(self.name, seconds, verification if verification.results else None, message)
+
+    def _death(self) -> str:
+        """How it ended without a word."""
+        code = self.child.exitcode
+        assert code is not None
+        if code < 0:
+            return f"its process was killed by {signal.Signals(-code).name}"
+        lines = self.errors.read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "and said nothing")
+        return f"its process ended with status {code}: {last}"
+
+
+def _judge(events: Path, errors: Path, request: Request) -> None:
+    """What a process does: no input, no output but its events, one thread, since the models are tiny."""
+    import torch
+
+    from proof_lm.cli import child
+
+    if hasattr(os, "setsid"):
+        os.setsid()
+    nowhere, told = os.open(os.devnull, os.O_RDONLY), os.open(errors, os.O_WRONLY)
+    for source, stream in ((nowhere, 0), (told, 1), (told, 2)):
+        os.dup2(source, stream)
+    torch.set_num_threads(1)
+    child.main(str(events), json.dumps(request.to_dict()))
+
+
+def _progress(entries: Sequence[ZooEntry], n_classes: int, seconds: float) -> str:
+    """How far it is, what came last, and how long the rest will take at this pace."""
+    last = entries[-1]
+    verdicts = " ".join(f"{backend} {last.verdict(backend).value}," for backend in last.backends)
+    what = verdicts.rstrip(",") or f"not runnable: {last.reason}"
+    left = seconds / len(entries) * (n_classes - len(entries))
+    return f"{len(entries)}/{n_classes} {last.name}: {what}; {seconds:.0f} s, about {left:.0f} s left"
+
+
+def _classes(only: list[str] | None) -> list[str]:
+    from proof_lm.verify.zoo import causal_classes, require_class
+
+    known = list(causal_classes())
+    if not only:
+        return known
+    wanted = [name.strip() for entry in only for name in entry.split(",")]
+    for name in wanted:
+        require_class(name)
+    return [name for name in known if name in wanted]
+
+
+def _level(name: str) -> Level:
+    from proof_lm.verify import LEVELS
+
+    for level in LEVELS:
+        if level == name:
+            return level
+    raise TargetError(f"no level named {name!r}; there are {', '.join(LEVELS)}")

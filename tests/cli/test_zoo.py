@@ -1,0 +1,185 @@
+"""``proof-lm zoo``: each class in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from proof_lm.cli import zoo
+from proof_lm.cli.app import app
+from proof_lm.cli.judging import Request
+from proof_lm.verify import ContractResult, Measurement, Verdict, at_level
+from proof_lm.verify.report import result_to_dict
+
+pytest.importorskip("transformers", reason="the extra hf is not installed")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["zoo", *arguments])
+
+
+Stand = Callable[[Callable[["Told"], None]], None]
+
+
+class Told:
+    """What a stand-in for the judging process may do: decide contracts, tell other events."""
+
+    def __init__(self, events: Path, errors: Path, request: Request) -> None:
+        self.file, self.errors, self.request = events.open("a"), errors, request
+
+    def tell(self, **event: object) -> None:
+        print(json.dumps(event), file=self.file, flush=True)
+
+    def decide(self, contract: str, verdict: str, path: str = "eager", measured: float = 1.0) -> None:
+        reach = Measurement(path, "x", measured, None)
+        self.tell(
+            event="decided",
+            result=result_to_dict(ContractResult(contract, "S.", Verdict(verdict), (reach,))),
+        )
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """Runs the given function in the place of each judging process."""
+
+    def use(act: Callable[[Told], None]) -> None:
+        def judge(*arguments: Any) -> None:
+            os.setsid()
+            act(Told(*arguments))
+
+        monkeypatch.setattr(zoo, "_judge", judge)
+
+    return use
+
+
+NAMES = [contract.name for contract in at_level("quick")]
+
+
+def all_hold(told: Told) -> None:
+    for name in NAMES:
+        told.decide(name, "holds")
+
+
+def test_a_class_is_judged_on_both_backends(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.json"
+    result = run("--only", "GPT2LMHeadModel", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    assert "2 class-backend pairs decided: 2 holds, 0 violated, 0 inconclusive" in result.stdout
+    assert "1/1 GPT2LMHeadModel: eager holds, sdpa holds" in result.stderr
+    assert "about 0 s left" in result.stderr
+    (found,) = json.loads(file.read_text())["classes"]
+    assert "oracle-logits" in found["backends"]["sdpa"]["contracts"]["holds"]
+
+
+def test_something_violated_exits_1(stand_in: Stand) -> None:
+    stand_in(lambda told: told.decide("causality", "violated", "sdpa", 0.0))
+    result = run("--only", "LlamaForCausalLM")
+    assert result.exit_code == 1
+    assert "LlamaForCausalLM: unexplained: causality: sdpa: x = 0" in result.stdout
+
+
+def test_a_process_that_takes_too_long_is_killed_with_its_own_and_what_it_decided_counts(
+    stand_in: Stand, tmp_path: Path
+) -> None:
+    sign = tmp_path / "alive"
+
+    def hang(told: Told) -> None:
+        subprocess.Popen([sys.executable, "-c", f"import time; time.sleep(2); open({str(sign)!r}, 'w')"])
+        told.decide("causality", "holds")
+        time.sleep(60)
+
+    stand_in(hang)
+    result = run("--only", "LlamaForCausalLM", "--timeout", "1")
+    assert result.exit_code == 0
+    assert "cut short: LlamaForCausalLM: took longer than 1 s" in result.stdout
+    assert "0 holds, 0 violated, 1 inconclusive" in result.stdout
+    time.sleep(1.5)
+    assert not sign.exists()
+
+
+def refuse(told: Told) -> None:
+    told.tell(event="failed", message="hf-tiny:LlamaForCausalLM: no logits")
+
+
+def die(told: Told) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave(told: Told) -> None:
+    told.errors.write_text("some\nout of tea\n\n")
+    sys.exit(3)
+
+
+def stop_while_writing(told: Told) -> None:
+    told.file.write('{"event": "deci')
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (refuse, "no logits"),
+        (die, "its process was killed by SIGKILL"),
+        (leave, "its process ended with status 3: out of tea"),
+        (stop_while_writing, "its process ended with status 0: and said nothing"),
+    ],
+)
+def test_what_cannot_run_says_why(act: Callable[[Told], None], reason: str, stand_in: Stand) -> None:
+    stand_in(act)
+    result = run("--only", "LlamaForCausalLM")
+    assert result.exit_code == 0
+    assert f"not runnable: LlamaForCausalLM: {reason}" in result.stdout
+
+
+def test_an_interrupted_run_reports_what_is_done_and_leaves_nothing_running(
+    stand_in: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(told: Told) -> None:
+        all_hold(told)
+        if "Llama" in str(told.request.source.target):
+            time.sleep(60)
+
+    stand_in(act)
+    killed: list[Any] = []
+    kill, judged = zoo._Process.kill, zoo.judge_classes
+
+    def until_the_first(*arguments: Any, **options: Any) -> Any:
+        entries = judged(*arguments, **options)
+        yield next(entries)
+        entries.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zoo, "judge_classes", until_the_first)
+    monkeypatch.setattr(zoo._Process, "kill", lambda self: (kill(self), killed.append(self)))
+    result = run("--only", "GPT2LMHeadModel,LlamaForCausalLM", "--jobs", "2")
+    assert result.exit_code == 130
+    assert "interrupted" in result.stderr
+    assert "1 classes, 0 not runnable, 1 not come to" in result.stdout
+    assert {process.name for process in killed} == {"GPT2LMHeadModel", "LlamaForCausalLM"}
+    assert all(process.has_ended for process in killed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "LamaForCausalLM"], "near it are LlamaForCausalLM"),
+        (["--level", "deep"], "no level named 'deep'; there are quick, standard, thorough"),
+        (["--json", "/no/such/folder/file.json"], "there is no directory /no/such/folder"),
+    ],
+)
+def test_wrong_input_is_refused(arguments: list[str], message: str, refused: Callable[..., str]) -> None:
+    assert message in refused("zoo", *arguments)
+
+
+def test_a_tiny_class_is_a_target_of_verify(refused: Callable[..., str]) -> None:
+    result = CliRunner().invoke(app, ["verify", "hf-tiny:OPTForCausalLM", "--only", "causality"])
+    assert result.exit_code == 0, result.output
+    assert "eager sdpa" in result.stdout
+    assert "near it are OPTForCausalLM" in refused("verify", "hf-tiny:OTPForCausalLM")
