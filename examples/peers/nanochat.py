@@ -51,9 +51,10 @@ def build(path: str | None = None, *, window: int | None = 6) -> NanoChat:
     """``window``: keys before its own that a token sees in the first layer, which a config makes 128 at least."""
     code = peer("nanochat.gpt", REPOSITORY, path)
     cache = peer("nanochat.engine", REPOSITORY, path).KVCache
+    config = code.GPTConfig(sequence_len=29, vocab_size=31, n_layer=3, n_head=6, n_kv_head=2, n_embd=48)
     model = code.GPT(
-        code.GPTConfig(sequence_len=29, vocab_size=31, n_layer=3, n_head=6, n_kv_head=2, n_embd=48)
-    )
+        config, pad_vocab_size_to=1
+    )  # else the embedding's rows are not the tokens, and it is not found
     model.init_weights()
     if window is not None:
         model.window_sizes[0] = (window, 0)

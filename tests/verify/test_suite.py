@@ -104,15 +104,20 @@ def test_a_fault_of_the_constructor_runs_its_own(planted_in_each: Callable[[str]
     assert torch.equal(blocks[0].feed_forward.up.weight, blocks[1].feed_forward.up.weight)
 
 
-def test_a_fault_that_does_not_fit_leaves_the_decoder_sound(
-    planted_in_each: Callable[[str], None], events: Events
-) -> None:
+@pytest.mark.usefixtures("planted_in_each")  # puts back what is planted
+def test_a_fault_that_does_not_fit_leaves_the_decoder_sound(events: Events) -> None:
+    def breaks_off(model: ProofLM) -> None:
+        BY_NAME["constant"].plant(model)
+        del model.blocks[1]
+        raise AssertionError("half of it is planted")
+
     torch.manual_seed(3)
     sound = ProofLM(SMALL)
-    planted_in_each("rounded-before-gain")  # of RMSNorm, and SMALL has LayerNorm
+    plant_in_each(ProofLM, Mutant("breaks-off", "A fault.", ("cache",), breaks_off), events)
     torch.manual_seed(3)
     model = ProofLM(SMALL)
     assert type(model) is ProofLM
+    assert model.state_dict().keys() == sound.state_dict().keys()
     for name, value in model.state_dict().items():
         assert torch.equal(value, sound.state_dict()[name])
     assert kinds(events) == ["made", "refused"]

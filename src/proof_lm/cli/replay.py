@@ -98,6 +98,7 @@ def _render(found: Replay, target: str, map_differs: bool, console: Console) -> 
 
     violation = found.violation
     then, now = violation.measurement, found.now
+    is_again = found.outcome == "shown again"
     style = {"shown again": "bold red", "gone": "green"}.get(found.outcome, "yellow")
     lines = [
         f"{violation.contract}: [{style}]{found.outcome}[/]. {_escaped(violation.statement)}",
@@ -114,7 +115,7 @@ def _render(found: Replay, target: str, map_differs: bool, console: Console) -> 
         ("measured", _measured(then, violation.raised), _measured(now, found.result.reason)),
         ("must be", _bound(then), _bound(now)),
         ("where", then and then.where, now and now.where),
-        ("token ids", _token_ids(violation.last_call), _token_ids(found.last_call)),
+        ("token ids", _token_ids(violation.last_call), _token_ids(found.last_call) if is_again else ""),
         ("weights", violation.fingerprint[:16], found.fingerprint[:16]),
         *_versions(violation),
     ]

@@ -77,7 +77,7 @@ def shrunk(config_class: type[Any], overrides: Mapping[str, Any] | None = None) 
     if "qk_rope_head_dim" in values:  # low-rank attention has keys for every head
         values["num_key_value_heads"] = HEADS
         values.pop("head_dim", None)  # follows from its two parts
-
+    values |= _one_layer_of_each_kind(default, fields)
     return config_class(**(values | given))
 
 
