@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Mapping
@@ -10,9 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proof_lm.cli.output import OutputError, require_writable, write_json, write_text
+from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
     from proof_lm.verify import Verification
+
+
+def read_matrix(path: Path) -> Mapping[str, Any]:
+    """The kill matrix in a file.
+
+    Raises:
+        TargetError: there is none.
+    """
+    try:
+        matrix = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TargetError(f"cannot read the kill matrix {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise TargetError(f"{path} is no kill matrix: it is not JSON") from error
+    if not isinstance(matrix, dict) or matrix.get("format") != "proof-lm/kill-matrix":
+        raise TargetError(f"{path} is no kill matrix; `proof-lm mutants --json FILE` writes one")
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -26,6 +45,7 @@ class Outputs:
         html: one page with everything.
         baseline: the verdicts, to hold later ones against.
         violations: a folder, for one file per violation.
+        matrix: a kill matrix that the page shows.
     """
 
     json: Path | None = None
@@ -34,6 +54,7 @@ class Outputs:
     html: Path | None = None
     baseline: Path | None = None
     violations: Path | None = None
+    matrix: Mapping[str, Any] | None = None
 
     def require_writable(self) -> None:
         """Before long work: can all of it be written?
@@ -73,7 +94,7 @@ class Outputs:
             write_text(self.markdown, to_markdown(verification))
         if self.html is not None:
             command = shlex.join(["proof-lm", *sys.argv[1:]])
-            write_text(self.html, to_html(verification, command=command))
+            write_text(self.html, to_html(verification, command=command, matrix=self.matrix))
         if self.baseline is not None:
             write_json(self.baseline, baseline.save(verification))
         if self.violations is not None and violations:

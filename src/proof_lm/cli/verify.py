@@ -15,7 +15,7 @@ from rich.markup import escape
 from proof_lm.cli.isolation import TIMEOUT, judge_apart
 from proof_lm.cli.judging import Emit, Event, Request, judge
 from proof_lm.cli.output import out, progress
-from proof_lm.cli.outputs import Outputs
+from proof_lm.cli.outputs import Outputs, read_matrix
 from proof_lm.cli.subjects import SUBJECT_HELP, Source, show_subject
 from proof_lm.cli.targets import EMBEDDED, MAX_SEED
 from proof_lm.errors import TargetError
@@ -45,6 +45,10 @@ def verify(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all evidence to this file.")] = None,
     html_file: Annotated[
         Path | None, typer.Option("--html", help="Write a page with everything, pictures included.")
+    ] = None,
+    matrix_file: Annotated[
+        Path | None,
+        typer.Option("--matrix", help="What `proof-lm mutants --json` wrote, to be shown in the page."),
     ] = None,
     markdown_file: Annotated[
         Path | None, typer.Option("--markdown", help="Write a summary, as CI services show it.")
@@ -112,7 +116,10 @@ def verify(
         _explain(out(), _find(CONTRACTS, explain))
         return
     contracts = _select(only, _level(level))
-    outputs = Outputs(json_file, junit_file, markdown_file, html_file, save_baseline, violations)
+    if matrix_file is not None and html_file is None:
+        raise TargetError("--matrix goes with --html: the page shows it")
+    matrix = None if matrix_file is None else read_matrix(matrix_file)
+    outputs = Outputs(json_file, junit_file, markdown_file, html_file, save_baseline, violations, matrix)
     outputs.require_writable()
     baseline = None if baseline_file is None else load_baseline(baseline_file)
     source = Source(target, seed, tuple(argument or ()), map_file)
@@ -129,8 +136,8 @@ def verify(
         _judge(replace(request, contracts=()), partial(_show, out()), timeout)
         return
     run = _run(request, timeout)
+    outputs.write(run.verification, run.violations)  # first: who reads what follows may stop early
     render(run.verification, out())
-    outputs.write(run.verification, run.violations)
     status = run.verification.exit_status
     if baseline is not None:
         out().print(summary(baseline, run.verification), markup=False, highlight=False, soft_wrap=True)
