@@ -124,6 +124,21 @@ def test_logits_of_the_last_position_only_are_asked_for_with_labels() -> None:
     assert subject.logits(torch.zeros(2, 5, dtype=torch.int64), "forward").shape == (2, 5, SMALL.vocab_size)
 
 
+class Views(Aligned):
+    """Views its ids and labels as one row, as nanoGPT does its labels."""
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> Any:
+        for tensor in (idx, targets):
+            if tensor is not None:
+                tensor.view(-1)
+        return super().forward(idx, targets)
+
+
+def test_ids_and_labels_can_be_viewed_whatever_they_were_cut_from() -> None:
+    ids = torch.zeros(2, 9, dtype=torch.int64)[:, :5]
+    assert ForeignSubject("views", Views()).logits(ids, "forward").shape == (2, 5, SMALL.vocab_size)
+
+
 class WithCache(Foreign):
     """Returns its cache, as transformers' models do, and wants the mask of all tokens, cached ones included."""
 

@@ -178,6 +178,8 @@ def _offers(found: Any) -> str:
 def _call(target: str, make: Callable[..., Any], given: dict[str, Any]) -> Any:
     try:
         return make(**given)
+    except TargetError:
+        raise
     except (Exception, SystemExit) as error:
         raise TargetError(f"calling {target} raised {type(error).__name__}: {error}") from error
 

@@ -36,6 +36,8 @@ def effective_roundoff(native: nn.Module, run_once: Callable[[], Tensor]) -> tup
 class _Watch(TorchDispatchMode):
     """Notes the narrowest floating-point dtype that an operation makes, and which did."""
 
+    supports_higher_order_operators = True  # such as flex_attention, whose result is seen like any other
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.narrowest = torch.float64

@@ -55,7 +55,8 @@ class Discovered(Adapter):
         return method == "logits" or capability[method] not in self.absent
 
     def call(self, module: nn.Module, token_ids: Int[Tensor, "B T"], **given: Any) -> Returned:
-        """One call, whatever the module returns."""
+        """One call, whatever the module returns; with contiguous ids, which it may want to view."""
+        token_ids = token_ids.contiguous()
         if self.needs_labels and self.labels is not None and self.labels not in given:
             given[self.labels] = token_ids
         return calls.read(module(token_ids, **given))
