@@ -1,5 +1,6 @@
 """What the tests of commands share."""
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -8,6 +9,12 @@ import pytest
 from proof_lm.cli.app import main
 
 Refused = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def _import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of the command find what lies beside the tests, as the tests do."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Targets that misbehave end with a verdict or a clear error, and take nothing of ours along."""
 
-import os
 import re
 import subprocess
 import sys
@@ -23,12 +22,6 @@ import resource
 TARGETS = Path(__file__).parent / "misbehaving.py"
 CONTRACTS = ("causality", "batch-independence", "live-parameters")
 MEMORY = 3 * 2**30
-
-
-@pytest.fixture(autouse=True)
-def _path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The targets import what lies beside the tests."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TARGETS.parents[1]), *filter(None, sys.path)]))
 
 
 def _judged(name: str, contracts: tuple[str, ...] = CONTRACTS, timeout: float = 60.0) -> list[dict[str, Any]]:

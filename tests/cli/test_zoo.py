@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from proof_lm.cli import zoo
 from proof_lm.cli.app import app
 from proof_lm.cli.judging import Request
+from proof_lm.cli.subjects import Source
+from proof_lm.errors import TargetError
 from proof_lm.verify import ContractResult, Measurement, Verdict, at_level
 from proof_lm.verify.report import result_to_dict
 
 pytest.importorskip("transformers", reason="the extra hf is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore")  # transformers' own
 
 
 def run(*arguments: str) -> Result:
@@ -178,8 +182,11 @@ def test_wrong_input_is_refused(arguments: list[str], message: str, refused: Cal
     assert message in refused("zoo", *arguments)
 
 
-def test_a_tiny_class_is_a_target_of_verify(refused: Callable[..., str]) -> None:
-    result = CliRunner().invoke(app, ["verify", "hf-tiny:OPTForCausalLM", "--only", "causality"])
-    assert result.exit_code == 0, result.output
-    assert "eager sdpa" in result.stdout
-    assert "near it are OPTForCausalLM" in refused("verify", "hf-tiny:OTPForCausalLM")
+def test_a_tiny_class_is_a_target() -> None:
+    subject = Source("hf-tiny:OPTForCausalLM", 0).load()
+    assert (subject.name, subject.paths) == ("hf-tiny:OPTForCausalLM", ("eager", "sdpa"))
+    assert subject.build is not None
+    made = subject.build().get_parameter("model.decoder.final_layer_norm.weight")
+    assert torch.equal(made, torch.ones_like(made))  # as its author begins, not as it is judged
+    with pytest.raises(TargetError, match="near it are OPTForCausalLM"):
+        Source("hf-tiny:OTPForCausalLM", 0).load()

@@ -19,12 +19,13 @@ from proof_lm.errors import TargetError
 from proof_lm.model import ProofLM
 from proof_lm.verify import MUTANTS, Mutant
 from proof_lm.verify.suite import Examined, Outcome, Score, Suite, runs
-from proof_lm.verify.suite.applicable import why_not_shown
+from proof_lm.verify.suite.applicable import _judged, why_not_shown
 from proof_lm.verify.suite.events import Events, read_events
 from proof_lm.verify.suite.planting import answer_for, plant, plant_in_each
 from sizes import LEARNED, MODERN, SMALL
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "suite" / "tiny_decoder.py"
+LARGE = SMALL.with_(vocab_size=50257, d_model=768, n_layers=12)
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
@@ -209,6 +210,31 @@ def test_what_comes_back_has_the_form_that_the_class_gives_it(
                 assert value == wanted
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_fault_shows_in_whatever_form(form: str, theirs: ModuleType, events: Events) -> None:
+    class Formed(theirs.TinyDecoder):  # type: ignore[misc, name-defined]
+        def forward(self, token_ids: Tensor, labels: Tensor | None = None) -> Any:
+            return FORMS[form](*super().forward(token_ids, labels))
+
+    model = Formed().double()
+    ids = torch.arange(7)[None]
+    answer_for(Formed, BY_NAME["constant"], None, events)
+    found = _values(model(ids) if form == "tensor" else model(ids, ids))
+    logits = next(value for value in found if isinstance(value, Tensor) and value.dim() == 3)
+    assert torch.equal(logits, torch.arange(31.0).double().expand_as(logits))  # what this fault gives
+
+
+def test_a_change_of_dtype_reaches_what_the_fault_keeps(theirs: ModuleType, events: Events) -> None:
+    answer_for(theirs.TinyDecoder, BY_NAME["rope-frequencies-cast"], None, events)
+    model = theirs.TinyDecoder().double()
+    scatter(model)
+    ids, weights = torch.arange(13)[None], copy.deepcopy(model.state_dict())
+    before = model(ids)[0]
+    model.bfloat16()(ids)
+    model.double().load_state_dict(weights)
+    assert not torch.allclose(model(ids)[0], before)
+
+
 def _values(returned: Any) -> list[Any]:
     if isinstance(returned, Tensor):
         return [returned]
@@ -272,7 +298,9 @@ def test_the_place_must_be_a_module_class(
         ("unused-parameter", SMALL, {}, True, "the class has its own"),
         ("forgotten-on-saving", SMALL, {}, True, "outside of its forward"),
         ("labels-overwritten", SMALL, {}, True, "labels are converted"),
-        ("no-causal-mask", SMALL.with_(vocab_size=50257, d_model=768, n_layers=12), {}, False, ""),
+        ("kv-heads-tiled", LARGE, {}, False, ""),
+        ("kv-heads-tiled", LARGE.with_(n_kv_heads=6), {}, False, "changes nothing"),
+        ("kv-heads-tiled", LARGE.with_(n_kv_heads=1), {}, False, "changes nothing"),
     ],
 )
 def test_a_fault_counts_only_where_something_could_notice_it(
@@ -281,6 +309,12 @@ def test_a_fault_counts_only_where_something_could_notice_it(
     found = why_not_shown(BY_NAME[name], config, absent, stands_in=stands_in)
     assert (found == "") == (why == "")
     assert why in found
+
+
+def test_a_large_decoder_is_judged_in_small_and_a_small_one_as_it_is() -> None:
+    assert _judged(SMALL.with_(d_ff=41)).d_ff == 41
+    assert _judged(LARGE) == SMALL  # whose sizes are those of the mutants' base
+    assert _judged(LARGE.with_(sliding_window=100)).sliding_window == 3
 
 
 def test_events_are_told_once_and_a_line_that_was_cut_off_is_left_out(events: Events) -> None:

@@ -25,9 +25,9 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "DiffLlamaForCausalLM": {"num_key_value_heads": 2},
     "Gemma3nForCausalLM": {"num_kv_shared_layers": 0},
     "Gemma4ForCausalLM": {"global_head_dim": 16},
-    "Gemma4ForConditionalGeneration": {"text_config": {"global_head_dim": 16, "pad_token_id": 0}},
+    "Gemma4ForConditionalGeneration": {"text_config": {"global_head_dim": 16} | _UNPADDED},
     "Gemma4UnifiedForCausalLM": {"global_head_dim": 16},
-    "Gemma4UnifiedForConditionalGeneration": {"text_config": {"global_head_dim": 16, "pad_token_id": 0}},
+    "Gemma4UnifiedForConditionalGeneration": {"text_config": {"global_head_dim": 16} | _UNPADDED},
     "GraniteMoeHybridForCausalLM": {"layer_types": ["linear_attention", "full_attention"]},
     "Lfm2MoeForCausalLM": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "LongcatFlashForCausalLM": {"head_dim": 4, "zero_expert_num": 3},
@@ -65,6 +65,13 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "FalconH1ForCausalLM": {"mamba_d_ssm": 96},
     "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
+    "Inkling2LoopForCausalLM": {
+        "num_hidden_layers": 4,
+        "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid", "hybrid_sliding"],
+        "n_layers_per_attn_res_block": 1,
+        "loop_layer_index_start": 1,
+        "loop_layer_index_end": 3,
+    },
     "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "RecurrentGemmaForCausalLM": {"block_types": ["recurrent", "attention"]},
     # rows are shorter than a chunk: chunked attention takes only multiples of its length in train mode
@@ -75,10 +82,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "local_attn_chunk_length": 32,
         "lsh_attn_chunk_length": 32,
     },
-    "XLMWithLMHeadModel": {
-        "causal": True,
-        "pad_token_id": 2,
-    },  # what its documentation asks of a causal language model
+    "XLMWithLMHeadModel": {"causal": True} | _UNPADDED,
     "Zamba2ForCausalLM": {"layers_block_type": ["linear_attention", "hybrid"]},
     "ZambaForCausalLM": {
         "num_hidden_layers": 3,

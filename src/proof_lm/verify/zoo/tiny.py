@@ -79,10 +79,10 @@ def tiny(name: str, seed: int) -> nn.Module:
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = initial(name)
-    for module in model.modules():
-        if type(module) is nn.Embedding:  # others count positions by it
-            module.padding_idx = None  # every id is a token here, and learns
+        model: Any = initial(name)
+    embedding = model.get_input_embeddings()
+    if isinstance(embedding, nn.Embedding):
+        embedding.padding_idx = None  # every id is a token here, and learns
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
