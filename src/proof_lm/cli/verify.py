@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
@@ -104,6 +104,7 @@ def verify(
     Exit status: 0 all hold, 1 one is violated, 2 the command or the target is wrong, 3 none is violated but
     one is undecided or none applies, 130 interrupted. With --baseline: 0 nothing got weaker, 1 something did.
     """
+    from proof_lm.testing import select_contracts
     from proof_lm.verify import CONTRACTS
     from proof_lm.verify.baseline import compare, summary
     from proof_lm.verify.baseline import load as load_baseline
@@ -115,7 +116,8 @@ def verify(
     if explain is not None:
         _explain(out(), _find(CONTRACTS, explain))
         return
-    contracts = _select(only, _level(level))
+    chosen = cast("Level", level)  # what select_contracts refuses is none
+    contracts = select_contracts(_names(only), chosen)
     if matrix_file is not None and html_file is None:
         raise TargetError("--matrix goes with --html: the page shows it")
     matrix = None if matrix_file is None else read_matrix(matrix_file)
@@ -126,7 +128,7 @@ def verify(
     request = Request(
         source,
         tuple(contract.name for contract in contracts),
-        _level(level),
+        chosen,
         max_seconds,
         jobs,
         violations=violations is not None,
@@ -211,32 +213,8 @@ def _show(console: Console, event: Event) -> None:
         show_subject(event, console)
 
 
-def _level(name: str) -> Level:
-    """The level of that name.
-
-    Raises:
-        TargetError: there is none.
-    """
-    from proof_lm.verify import LEVELS
-
-    for level in LEVELS:
-        if level == name:
-            return level
-    raise TargetError(f"no level named {name!r}; there are {', '.join(LEVELS)}")
-
-
-def _select(names: list[str] | None, level: Level) -> list[Contract]:
-    """The contracts of these names, in the order of judging; those of the level without names.
-
-    Raises:
-        TargetError: there is no contract of that name, or no name in what was given.
-    """
-    from proof_lm.verify import CONTRACTS, at_level
-
-    if not names:
-        return at_level(level)
-    wanted = {_find(CONTRACTS, name.strip()).name for entry in names for name in entry.split(",")}
-    return [contract for contract in CONTRACTS if contract.name in wanted]
+def _names(given: list[str] | None) -> list[str]:
+    return [name.strip() for entry in given or () for name in entry.split(",")]
 
 
 def _find(contracts: Sequence[Contract], name: str) -> Contract:
