@@ -165,7 +165,7 @@ def test_an_interrupted_run_reports_what_is_done_and_leaves_nothing_running(
     result = run("--only", "GPT2LMHeadModel,LlamaForCausalLM", "--jobs", "2")
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
-    assert "1 classes, 0 not runnable, 1 not come to" in result.stdout
+    assert "1 class, 0 not runnable, 1 not come to" in result.stdout
     assert {process.name for process in killed} == {"GPT2LMHeadModel", "LlamaForCausalLM"}
     assert all(process.has_ended for process in killed)
 

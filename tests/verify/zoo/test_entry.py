@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from proof_lm.verify import Bound, ContractResult, Measurement, Verdict, Verification
+from proof_lm.verify.verdict import EXACT
 from proof_lm.verify.zoo import EXPLAINED, Explanation, ZooEntry, decided_pairs, render_zoo, zoo_to_dict
 from proof_lm.verify.zoo.entry import on_backend
 
@@ -79,9 +80,9 @@ def test_an_explained_violation_is_shown_with_its_sentence(known: Explanation) -
     assert [r.name for r in found.unexplained] == ["cache"]
     text = shown(found)
     assert "causality (defect), cache (unexplained)" in text
-    assert "SomeForCausalLM: defect: Position 2 sees token 5." in text
+    assert "defect, causality: Position 2 sees token 5.\n  SomeForCausalLM\n" in text
     assert "SomeForCausalLM: unexplained: cache: eager: x = 1 at token 3" in text
-    assert "1 class-backend pairs decided: 0 holds, 1 violated, 0 inconclusive" in text
+    assert "1 class-backend pair decided: 0 holds, 1 violated, 0 inconclusive" in text
 
 
 def test_an_explanation_of_missing_influence_explains_no_leak(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,10 +96,18 @@ def test_an_explanation_of_missing_influence_explains_no_leak(monkeypatch: pytes
     assert (both.known, len(both.unexplained)) == ((), 1)
 
 
+def test_rounding_explains_no_large_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounding = Explanation(frozenset({"causality"}), "rounding", "Shapes depend on later tokens.")
+    monkeypatch.setitem(EXPLAINED, "SomeForCausalLM", (rounding,))
+    small, large = (Measurement("eager", "max |change before|", size, EXACT) for size in (1e-6, 0.1))
+    assert entry(ContractResult("causality", "S.", V, (small,))).unexplained == ()
+    assert len(entry(ContractResult("causality", "S.", V, (small, large))).unexplained) == 1
+
+
 def test_an_explanation_of_what_is_no_longer_violated_is_pointed_out(known: Explanation) -> None:
     mended = entry(result("causality", H, {"eager": H}))
-    assert mended.outdated == ("causality",)
-    assert "causality is explained as violated, and is not" in shown(mended)
+    assert mended.outdated == (known,)
+    assert "SomeForCausalLM: explained, and no longer found: Position 2 sees token 5." in shown(mended)
     assert entry(result("cache", H, {"eager": H})).outdated == ()  # it was not judged by causality
     assert entry(result("causality", Q, {"eager": Q})).outdated == ()
 
@@ -106,7 +115,7 @@ def test_an_explanation_of_what_is_no_longer_violated_is_pointed_out(known: Expl
 def test_what_did_not_run_is_named_and_text_from_outside_is_escaped() -> None:
     text = shown(ZooEntry("Odd[red]", 0.1, None, "it said [bold]no[/]"), n_left=3)
     assert "not runnable: Odd[red]: it said [bold]no[/]" in text
-    assert "1 classes, 1 not runnable, 3 not come to; 0 class-backend pairs" in text
+    assert "1 class, 1 not runnable, 3 not come to; 0 class-backend pairs" in text
 
 
 def test_the_document_has_each_class_and_backend(known: Explanation) -> None:

@@ -24,7 +24,7 @@ def check_batch(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         others = probe.other_tokens(ids, "other rows")
         order = torch.arange(n_rows).roll(1)
         for path in subject.paths:
-            case = f"{n_rows} rows"
+            case = f"{n_rows} row{'s' * (n_rows > 1)}"
             together = subject.logits(ids, path)
             coupled, reach = Largest(), Smallest()
             for row in {0, n_rows // 2, n_rows - 1}:

@@ -114,7 +114,7 @@ def _all_rows(
             onward = onward.masked_fill((onward == 0.0) & ~needed[:, k : k + onward.shape[1]], torch.inf)
         row, offset = divmod(int(onward.argmin()), onward.shape[1])
         reach.see(float(onward[row, offset]), f"row {row}: token {k} and position {k + offset}")
-    case = f"{len(ids)} rows"
+    case = f"{len(ids)} row{'s' * (len(ids) > 1)}"
     yield Measurement(path, f"max |change before the token|, {case}", leak.value, EXACT, leak.where)
     yield Measurement(path, f"min |change from the token on|, {case}", reach.value, None, reach.where)
 

@@ -67,15 +67,14 @@ class ZooEntry:
         return tuple(dict.fromkeys(found))
 
     @property
-    def outdated(self) -> tuple[str, ...]:
-        """Contracts whose violation is explained, and which were decided and are not violated."""
-        results = () if self.verification is None else self.verification.results
-        explained = {contract for found in EXPLAINED.get(self.name, ()) for contract in found.contracts}
-        return tuple(
-            r.name
-            for r in results
-            if r.name in explained and r.verdict not in (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
-        )
+    def outdated(self) -> tuple[Explanation, ...]:
+        """Explanations of which nothing was found, though their contracts were decided."""
+        if self.verification is None:
+            return ()
+        open_ones = {r.name for r in self.verification.results if r.verdict is Verdict.INCONCLUSIVE}
+        decided = {r.name for r in self.verification.results} - open_ones
+        found = self.known
+        return tuple(e for e in EXPLAINED.get(self.name, ()) if e not in found and e.contracts <= decided)
 
 
 def on_backend(result: ContractResult, backend: str) -> Verdict:

@@ -268,6 +268,13 @@ _FOUND: tuple[tuple[Explanation, str], ...] = (
         "RwkvForCausalLM",
     ),
     (
+        _defect(
+            "padding",
+            "With causal=True the mask of attention is the triangle alone: padding is put to zero, and attended to.",
+        ),
+        "XLMWithLMHeadModel",
+    ),
+    (
         _defect("padding cache", "Blocks of the compressed keys are averaged with the padding in them."),
         "DeepseekV4ForCausalLM",
     ),

@@ -8,6 +8,9 @@ from typing import Any
 _UNPADDED = {"pad_token_id": -1}
 
 OVERRIDES: dict[str, dict[str, Any]] = {
+    "BailingHybridForCausalLM": {"head_dim": 8},
+    "BambaForCausalLM": {"attn_layer_indices": [1]},
+    # its config has no number of layers of its own, which the cache asks for
     "BltForCausalLM": {"encoder_hash_byte_group_vocab": 53, "num_hidden_layers": 2},
     "CamembertForCausalLM": _UNPADDED,
     "CohereCompassForCausalLM": {
@@ -23,12 +26,28 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "compress_rates": {"compressed_sparse_attention": 2, "heavily_compressed_attention": 4}
     },
     "DiffLlamaForCausalLM": {"num_key_value_heads": 2},
+    "DoryForCausalLM": {
+        "num_hidden_layers": 3,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+    },
+    "FalconH1ForCausalLM": {"mamba_d_ssm": 96},
     "Gemma3nForCausalLM": {"num_kv_shared_layers": 0},
     "Gemma4ForCausalLM": {"global_head_dim": 16},
     "Gemma4ForConditionalGeneration": {"text_config": {"global_head_dim": 16} | _UNPADDED},
     "Gemma4UnifiedForCausalLM": {"global_head_dim": 16},
     "Gemma4UnifiedForConditionalGeneration": {"text_config": {"global_head_dim": 16} | _UNPADDED},
+    "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
     "GraniteMoeHybridForCausalLM": {"layer_types": ["linear_attention", "full_attention"]},
+    "Inkling2LoopForCausalLM": {
+        "num_hidden_layers": 4,
+        "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid", "hybrid_sliding"],
+        "n_layers_per_attn_res_block": 1,
+        "loop_layer_index_start": 1,
+        "loop_layer_index_end": 3,
+    },
+    "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "Lfm2MoeForCausalLM": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "LongcatFlashForCausalLM": {"head_dim": 4, "zero_expert_num": 3},
     "Mamba2ForCausalLM": {"num_heads": 12},
@@ -47,32 +66,6 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "split_ngram_parts": 1,
         "ple_layer_ids": [1],
     },
-    "RoCBertForCausalLM": {"pronunciation_vocab_size": 31, "shape_vocab_size": 31},
-    "RobertaForCausalLM": _UNPADDED,
-    "RobertaPreLayerNormForCausalLM": _UNPADDED,
-    "XLMRobertaForCausalLM": _UNPADDED,
-    "XLMRobertaXLForCausalLM": _UNPADDED,
-    "XmodForCausalLM": _UNPADDED | {"default_language": "en_XX"},
-    "ZayaForCausalLM": {"num_experts_per_tok": 1},
-    "xLSTMForCausalLM": {"hidden_size": 128, "num_heads": 4, "chunk_size": 64},
-    "BailingHybridForCausalLM": {"head_dim": 8},
-    "BambaForCausalLM": {"attn_layer_indices": [1]},
-    "DoryForCausalLM": {
-        "num_hidden_layers": 3,
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-        "n_input_layers": 1,
-        "n_output_layers": 1,
-    },
-    "FalconH1ForCausalLM": {"mamba_d_ssm": 96},
-    "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
-    "Inkling2LoopForCausalLM": {
-        "num_hidden_layers": 4,
-        "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid", "hybrid_sliding"],
-        "n_layers_per_attn_res_block": 1,
-        "loop_layer_index_start": 1,
-        "loop_layer_index_end": 3,
-    },
-    "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "RecurrentGemmaForCausalLM": {"block_types": ["recurrent", "attention"]},
     # rows are shorter than a chunk: chunked attention takes only multiples of its length in train mode
     "ReformerModelWithLMHead": {
@@ -82,7 +75,14 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "local_attn_chunk_length": 32,
         "lsh_attn_chunk_length": 32,
     },
+    "RobertaForCausalLM": _UNPADDED,
+    "RobertaPreLayerNormForCausalLM": _UNPADDED,
+    "RoCBertForCausalLM": {"pronunciation_vocab_size": 31, "shape_vocab_size": 31},
+    "XLMRobertaForCausalLM": _UNPADDED,
+    "XLMRobertaXLForCausalLM": _UNPADDED,
     "XLMWithLMHeadModel": {"causal": True} | _UNPADDED,
+    "xLSTMForCausalLM": {"hidden_size": 128, "num_heads": 4, "chunk_size": 64},
+    "XmodForCausalLM": _UNPADDED | {"default_language": "en_XX"},
     "Zamba2ForCausalLM": {"layers_block_type": ["linear_attention", "hybrid"]},
     "ZambaForCausalLM": {
         "num_hidden_layers": 3,
@@ -91,4 +91,5 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "attention_head_dim": 16,
         "num_key_value_heads": 6,
     },
+    "ZayaForCausalLM": {"num_experts_per_tok": 1},
 }

@@ -17,7 +17,7 @@ from proof_lm.verify.report import result_to_dict
 from proof_lm.verify.report.terminal import STYLES
 from proof_lm.verify.verdict import Verdict
 from proof_lm.verify.zoo.entry import ZooEntry, decided_pairs
-from proof_lm.verify.zoo.explained import explanations
+from proof_lm.verify.zoo.explained import Explanation, explanations
 
 FORMAT_VERSION = 1
 AGAINST = (Verdict.VIOLATED, Verdict.INCONCLUSIVE)
@@ -44,14 +44,11 @@ def render_zoo(entries: Sequence[ZooEntry], console: Console, seconds: float, n_
     for entry in entries:
         if entry.reason:
             what = "not runnable" if entry.verification is None else "cut short"
-            console.print(
-                f"[yellow]{what}:[/] {escape(f'{entry.name}: {entry.reason}')}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            line = f"{entry.name}: {' '.join(entry.reason.split())}"
+            console.print(f"[yellow]{what}:[/] {escape(line)}", highlight=False, soft_wrap=True)
     for entry in judged:
-        for contract in entry.outdated:
-            line = f"{entry.name}: {contract} is explained as violated, and is not: the explanation is out of date"
+        for known in entry.outdated:
+            line = f"{entry.name}: explained, and no longer found: {known.sentence}"
             console.print(escape(line), style="bold red", highlight=False, soft_wrap=True)
     console.print(totals(entries, seconds, n_left), markup=False, highlight=False, soft_wrap=True)
 
@@ -62,11 +59,14 @@ def totals(entries: Sequence[ZooEntry], seconds: float, n_left: int = 0) -> str:
     pairs = decided_pairs(judged)
     n_decided = pairs[Verdict.HOLDS] + pairs[Verdict.VIOLATED]
     counts = ", ".join(f"{n} {verdict.value}" for verdict, n in pairs.items())
+    defective = sum(any(known.kind == "defect" for known in entry.known) for entry in judged)
     unexplained = sum(bool(entry.unexplained) for entry in judged)
     left = f", {n_left} not come to" if n_left else ""
+    n_not_runnable = len(entries) - len(judged)
     return (
-        f"\n{len(entries)} classes, {len(entries) - len(judged)} not runnable{left}; {n_decided} class-backend pairs "
-        f"decided: {counts}; {unexplained} classes with an unexplained violation; {seconds:.0f} s"
+        f"\n{len(entries)} class{'es' * (len(entries) != 1)}, {n_not_runnable} not runnable{left}; "
+        f"{n_decided} class-backend pair{'s' * (n_decided != 1)} decided: {counts}; "
+        f"classes with a defect: {defective}, with an unexplained violation: {unexplained}; {seconds:.0f} s"
     )
 
 
@@ -113,7 +113,7 @@ def _entry_to_dict(entry: ZooEntry) -> dict[str, Any]:
             for known in entry.known
         ],
         "unexplained": [result.name for result in entry.unexplained],
-        "outdated": list(entry.outdated),
+        "outdated": [known.sentence for known in entry.outdated],
         "evidence": [result_to_dict(result) for result in results if result.verdict in AGAINST],
     }
 
@@ -137,11 +137,18 @@ def _against(entry: ZooEntry) -> str:
 
 
 def _print_explanations(judged: Sequence[ZooEntry], console: Console) -> None:
-    """Each violation: explained in a sentence, or what was measured."""
+    """Each explanation once, with the classes that it is for; then what was measured where there is none."""
+    classes: dict[Explanation, list[str]] = {}
     for entry in judged:
         for known in entry.known:
-            line = f"{entry.name}: {known.kind}: {known.sentence}"
-            console.print(escape(line), highlight=False, soft_wrap=True)
+            classes.setdefault(known, []).append(entry.name)
+    for known, names in classes.items():
+        console.print(
+            f"\n[bold]{known.kind}[/], {', '.join(sorted(known.contracts))}: {escape(known.sentence)}",
+            highlight=False,
+        )
+        console.print(escape(f"  {', '.join(names)}"), highlight=False)
+    for entry in judged:
         for result in entry.unexplained:
             worst = result.worst
             found = result.reason or "nothing was measured"
