@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from proof_lm.dims import Tensor
 
 
-def effective_roundoff(native: nn.Module, run_once: Callable[[], Tensor]) -> tuple[float, str]:
+def effective_roundoff(native: nn.Module, run_once: Callable[[], object]) -> tuple[float, str]:
     """The unit roundoff of the narrowest arithmetic in one run, and why.
 
     Parameters in float64 do not make a float64 module: many cast to float32 inside a norm or a rotation. Every

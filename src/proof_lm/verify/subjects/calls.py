@@ -111,7 +111,10 @@ def declared(module: nn.Module, what: str) -> tuple[int, str] | None:
     holders["module"] = module
     for where, holder in holders.items():
         for name in SIZES[what]:
-            value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+            try:
+                value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+            except Exception:  # noqa: BLE001 - an attribute that raises declares nothing
+                continue
             if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                 return value, f"{where}.{name}"
     return None

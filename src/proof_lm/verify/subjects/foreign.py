@@ -52,7 +52,6 @@ class ForeignSubject(Subject):
         self.weight_map = weight_map
         self._find_map()
         self._find_abilities()
-        self._find_paths()
         self.findings = [
             *self.adapter.findings,
             *self.findings,
@@ -75,7 +74,7 @@ class ForeignSubject(Subject):
             try:
                 self.adapter = model if isinstance(model, Adapter) else discover(self.module)
                 self.vocab_size, self.context_length = self.adapter.vocab_size, self.adapter.context_length
-                roundoff, why = effective_roundoff(self.native, self._run_once)
+                roundoff, why = effective_roundoff(self.native, self._run_on_every_path)
             except Exception as error:
                 if dtype == torch.float32 and isinstance(error, TargetError):
                     raise
@@ -169,6 +168,11 @@ class ForeignSubject(Subject):
 
     def _small_ids(self) -> Int[Tensor, "1 T"]:
         return torch.arange(min(5, self.context_length))[None] % self.vocab_size
+
+    def _run_on_every_path(self) -> None:
+        """Finds the paths: one may compute in a narrower dtype than another."""
+        self._run_once()
+        self._find_paths()
 
     def _run_once(self) -> Tensor:
         with torch.no_grad():

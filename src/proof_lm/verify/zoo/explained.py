@@ -7,7 +7,7 @@ from typing import Literal
 
 from proof_lm.verify.verdict import ContractResult, Verdict
 
-Kind = Literal["by design", "defect", "rounding", "verifier"]
+Kind = Literal["by design", "defect", "rounding"]
 ROUNDING = 1e-4  # of float32 logits of order 1 to 10
 
 
@@ -19,7 +19,7 @@ class Explanation:
         contracts: those that it violates for this reason.
         kind: "by design" where the model is not meant to keep them, "defect" where it is, "rounding" where the
             contract asks for equal bits and the model's kernels get other shapes from other data, which explains
-            no more than rounding makes; "verifier" where it is the verifier that is wrong.
+            no more than rounding makes.
         sentence: what happens.
         only_reach: whether it explains only that an influence is missing, so that a leak found by the same contract
             stays unexplained.
@@ -87,8 +87,8 @@ _FOUND: tuple[tuple[Explanation, str], ...] = (
             only_reach=True,
         ),
         """
-        AXK2ForCausalLM DeepseekV32ForCausalLM DeepseekV4ForCausalLM GlmMoeDsaForCausalLM HYV4ForCausalLM
-        Qwen4ExpForCausalLM
+        AXK2ForCausalLM DeepseekV32ForCausalLM DeepseekV4ForCausalLM Dots3NoteForCausalLM GlmMoeDsaForCausalLM
+        HYV4ForCausalLM Qwen4ExpForCausalLM
         """,
     ),
     (
@@ -277,15 +277,6 @@ _FOUND: tuple[tuple[Explanation, str], ...] = (
     (
         _defect("padding cache", "Blocks of the compressed keys are averaged with the padding in them."),
         "DeepseekV4ForCausalLM",
-    ),
-    (
-        Explanation(
-            frozenset({"causality", "prefix", "cache", "padding"}),
-            "verifier",
-            "Eager attention computes its softmax in float32, where the mask of a float64 model is infinite, and was "
-            "judged in float64: arithmetic is looked at on the default backend only. In float32 nothing is wrong.",
-        ),
-        "GPTBigCodeForCausalLM",
     ),
 )
 
