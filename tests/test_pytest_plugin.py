@@ -57,7 +57,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("COLUMNS", "250")
-    pytester.makepyfile(model=MODEL)
+    pytester.makepyfile(my_decoder=MODEL)
 
     def run(*arguments: str, own_process: bool = False) -> pytest.RunResult:
         pytest_in = pytester.runpytest_subprocess if own_process else pytester.runpytest
@@ -91,42 +91,42 @@ def test_the_plugin_imports_no_torch_and_does_nothing_unless_asked(
 
 
 def test_a_right_decoder_passes_without_any_test_file(run: Run) -> None:
-    result = run("--proof-lm", "model:build", "-k", FEW, "-v")
+    result = run("--proof-lm", "my_decoder:build", "-k", FEW, "-v")
     assert result.ret == 0
     result.assert_outcomes(passed=2, skipped=1, deselected=N - 3)
     result.stdout.fnmatch_lines(
         [
             f"*collected {N} items / {N - 3} deselected / 3 selected",
-            "model:build::causality PASSED*",
-            "model:build::window SKIPPED (not applicable: no window*",
-            "model:build::determinism PASSED*",
+            "my_decoder:build::causality PASSED*",
+            "my_decoder:build::window SKIPPED (not applicable: no window*",
+            "my_decoder:build::determinism PASSED*",
         ]
     )
 
 
 def test_a_faulty_decoder_fails_with_the_report_alone(run: Run) -> None:
-    result = run("--proof-lm", "model.py:build_leaky", "-k", FEW)
+    result = run("--proof-lm", "my_decoder.py:build_leaky", "-k", FEW)
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1, skipped=1, deselected=N - 3)
     result.stdout.fnmatch_lines(
         [
-            "*_ model.py:build_leaky causality _*",
+            "*_ my_decoder.py:build_leaky causality _*",
             "causality is violated: *moves position*",
             "*smallest case: 1 row of 2 tokens*",
-            "FAILED model.py:build_leaky::causality - *ContractViolation: causality is*",
+            "FAILED my_decoder.py:build_leaky::causality - *ContractViolation: causality is*",
         ]
     )
     assert "pytest_plugin.py" not in result.stdout.str()
 
 
 def test_the_first_failure_can_end_the_run(run: Run) -> None:
-    result = run("--proof-lm", "model:build_leaky", "-x")
+    result = run("--proof-lm", "my_decoder:build_leaky", "-x")
     assert result.ret == 1
     result.assert_outcomes(failed=1, skipped=2)  # the oracle's two do not apply, and causality is next
 
 
 def test_junit_has_a_case_per_contract(run: Run, pytester: pytest.Pytester) -> None:
-    run("--proof-lm", "model:build_leaky", "-k", FEW, "-p", "junitxml", "--junitxml", "junit.xml")
+    run("--proof-lm", "my_decoder:build_leaky", "-k", FEW, "-p", "junitxml", "--junitxml", "junit.xml")
     suite = ET.parse(pytester.path / "junit.xml").getroot()[0]
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "3",
@@ -136,7 +136,7 @@ def test_junit_has_a_case_per_contract(run: Run, pytester: pytest.Pytester) -> N
     }
     cases = {case.get("name"): case for case in suite}
     assert list(cases) == ["causality", "window", "determinism"]
-    assert {case.get("classname") for case in suite} == {"model:build_leaky"}
+    assert {case.get("classname") for case in suite} == {"my_decoder:build_leaky"}
     failure, skipped = cases["causality"].find("failure"), cases["window"].find("skipped")
     assert failure is not None
     assert failure.text is not None
@@ -149,11 +149,11 @@ def test_several_targets_and_the_repositorys_own_tests_run_together(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile(test_own="def test_causality(): pass")
-    named = ["--proof-lm", "model:build", "--proof-lm", "model:build_leaky", "--proof-lm", "model:build"]
+    named = ["--proof-lm", "my_decoder:build", "--proof-lm", "my_decoder:build_leaky", "--proof-lm", "my_decoder:build"]
     result = run(*named, "-k", "causality", "-v")
     assert [line.split(" ")[0] for line in result.outlines if "::" in line and "%" in line] == [
-        "model:build::causality",
-        "model:build_leaky::causality",
+        "my_decoder:build::causality",
+        "my_decoder:build_leaky::causality",
         "test_own.py::test_causality",
     ]
     run(*named, "-k", "causality", "-m", "proof_lm").assert_outcomes(passed=1, failed=1, deselected=2 * N - 1)
@@ -164,20 +164,20 @@ def test_the_contracts_run_in_other_processes(run: Run, pytester: pytest.Pyteste
     pytester.syspathinsert(next(iter(proof_lm.__path__)).rpartition("/")[0])
     xdist = ["-p", "xdist.plugin", "-n", "1"]
     pytester.makeini("[pytest]\nproof_lm_expected_failures = causality: known")
-    result = run(*xdist, "--proof-lm", "model:build_leaky", "-k", f"{FEW} or prefix", own_process=True)
+    result = run(*xdist, "--proof-lm", "my_decoder:build_leaky", "-k", f"{FEW} or prefix", own_process=True)
     assert result.ret == 1
     result.assert_outcomes(passed=1, skipped=1, failed=1, xfailed=1)
-    result.stdout.fnmatch_lines(["FAILED model:build_leaky::prefix - *ContractViolation: prefix is*"])
+    result.stdout.fnmatch_lines(["FAILED my_decoder:build_leaky::prefix - *ContractViolation: prefix is*"])
 
 
 def test_expected_failures_are_strict(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makeini(
         "[pytest]\nproof_lm_expected_failures =\n    causality: an encoder: it may look ahead\n    cache: later"
     )
-    leaky = run("--proof-lm", "model:build_leaky", "-k", FEW, "-rx")
+    leaky = run("--proof-lm", "my_decoder:build_leaky", "-k", FEW, "-rx")
     leaky.assert_outcomes(passed=1, xfailed=1, skipped=1, deselected=N - 3)
-    leaky.stdout.fnmatch_lines(["XFAIL model:build_leaky::causality - *an encoder: it may look ahead"])
-    right = run("--proof-lm", "model:build", "-k", "causality")
+    leaky.stdout.fnmatch_lines(["XFAIL my_decoder:build_leaky::causality - *an encoder: it may look ahead"])
+    right = run("--proof-lm", "my_decoder:build", "-k", "causality")
     right.assert_outcomes(failed=1, deselected=N - 1)
     right.stdout.fnmatch_lines(
         ["causality was expected to fail (an encoder*), and holds: expect it no longer"]
@@ -187,17 +187,17 @@ def test_expected_failures_are_strict(run: Run, pytester: pytest.Pytester) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["model:missing"], "model has no 'missing'; it has Decoder, build, build_leaky, build_with"),
+        (["my_decoder:missing"], "my_decoder has no 'missing'; it has Decoder, build, build_leaky, build_with"),
         (["no_such:build"], "importing no_such raised ModuleNotFoundError: No module named 'no_such'"),
         (["nothing"], "no target 'nothing'"),
-        (["model:build_with"], "missing a required argument: 'size'"),
+        (["my_decoder:build_with"], "missing a required argument: 'size'"),
         (
-            ["model:build", "--proof-lm-level", "deep"],
+            ["my_decoder:build", "--proof-lm-level", "deep"],
             "no level named 'deep'; there are quick, standard, thorough",
         ),
-        (["model:build", "-o", "proof_lm_expected_failures=causalty: typo"], "no contract named 'causalty'"),
+        (["my_decoder:build", "-o", "proof_lm_expected_failures=causalty: typo"], "no contract named 'causalty'"),
         (
-            ["model:build", "-o", "proof_lm_expected_failures=causality"],
+            ["my_decoder:build", "-o", "proof_lm_expected_failures=causality"],
             "proof_lm_expected_failures: a line must be `contract: reason`, got 'causality'",
         ),
     ],
@@ -212,7 +212,7 @@ def test_what_the_user_can_put_right_is_a_usage_error(run: Run, arguments: list[
 
 def test_warnings_as_errors_change_no_verdict(run: Run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        noisy="import warnings\nfrom model import Decoder\nwarnings.warn('import')\n"
+        noisy="import warnings\nfrom my_decoder import Decoder\nwarnings.warn('import')\n"
         "class build(Decoder):\n"
         "    def __init__(self):\n        super().__init__(True)\n        warnings.warn('made')\n"
         "    def forward(self, token_ids):\n        warnings.warn('called')\n"
