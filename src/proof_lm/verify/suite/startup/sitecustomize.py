@@ -27,8 +27,14 @@ class Planter(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's own spec, loaded by us; None for every other module."""
+        """The module's own spec, loaded by us; None for every other module.
+
+        Who came before us, as pytest's own hook does, would take the module first: so we go to the front.
+        """
         if fullname != self.module:
+            if sys.meta_path[0] is not self:
+                sys.meta_path.remove(self)
+                sys.meta_path.insert(0, self)
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
