@@ -149,7 +149,14 @@ def test_several_targets_and_the_repositorys_own_tests_run_together(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile(test_own="def test_causality(): pass")
-    named = ["--proof-lm", "my_decoder:build", "--proof-lm", "my_decoder:build_leaky", "--proof-lm", "my_decoder:build"]
+    named = [
+        "--proof-lm",
+        "my_decoder:build",
+        "--proof-lm",
+        "my_decoder:build_leaky",
+        "--proof-lm",
+        "my_decoder:build",
+    ]
     result = run(*named, "-k", "causality", "-v")
     assert [line.split(" ")[0] for line in result.outlines if "::" in line and "%" in line] == [
         "my_decoder:build::causality",
@@ -187,7 +194,10 @@ def test_expected_failures_are_strict(run: Run, pytester: pytest.Pytester) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["my_decoder:missing"], "my_decoder has no 'missing'; it has Decoder, build, build_leaky, build_with"),
+        (
+            ["my_decoder:missing"],
+            "my_decoder has no 'missing'; it has Decoder, build, build_leaky, build_with",
+        ),
         (["no_such:build"], "importing no_such raised ModuleNotFoundError: No module named 'no_such'"),
         (["nothing"], "no target 'nothing'"),
         (["my_decoder:build_with"], "missing a required argument: 'size'"),
@@ -195,7 +205,10 @@ def test_expected_failures_are_strict(run: Run, pytester: pytest.Pytester) -> No
             ["my_decoder:build", "--proof-lm-level", "deep"],
             "no level named 'deep'; there are quick, standard, thorough",
         ),
-        (["my_decoder:build", "-o", "proof_lm_expected_failures=causalty: typo"], "no contract named 'causalty'"),
+        (
+            ["my_decoder:build", "-o", "proof_lm_expected_failures=causalty: typo"],
+            "no contract named 'causalty'",
+        ),
         (
             ["my_decoder:build", "-o", "proof_lm_expected_failures=causality"],
             "proof_lm_expected_failures: a line must be `contract: reason`, got 'causality'",
