@@ -1,4 +1,4 @@
-"""Sound decoders that misbehave, all but two when they are given five rows, which one contract does."""
+"""Sound decoders that misbehave: when they are given five rows, which one contract does, unless said otherwise."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -111,9 +112,20 @@ def changes_its_weights() -> nn.Module:
 
 
 def exits_at_once() -> nn.Module:
+    """While it is made."""
     os._exit(7)
 
 
 def hangs_at_once() -> nn.Module:
+    """While it is made."""
     time.sleep(3600)
     raise AssertionError
+
+
+def loads_once() -> nn.Module:
+    """Ends its process at five rows, and cannot be made a second time: a file beside it remembers."""
+    once = Path(os.environ["LOADED_ONCE"])
+    if once.exists():
+        raise RuntimeError("made already")
+    once.touch()
+    return vanishes()

@@ -106,6 +106,17 @@ def test_no_more_than_three_processes_are_lost(monkeypatch: pytest.MonkeyPatch) 
     assert [result["verdict"] for result in results] == ["holds", "inconclusive"]
 
 
+def test_what_was_decided_is_kept_where_the_target_cannot_be_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOADED_ONCE", str(tmp_path / "once"))
+    events: list[Event] = []
+    judge_apart(Request(Source(f"{TARGETS}:loads_once", 0), CONTRACTS, "quick"), events.append)
+    verdicts = [event["result"]["verdict"] for event in events if event["event"] == "decided"]
+    assert verdicts == ["holds", "inconclusive"]
+    assert "made already" in events[-1]["message"]
+
+
 def test_what_the_target_prints_stays_off_standard_output(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "proof_lm", "verify", f"{TARGETS}:prints", "--only", "causality"]
     process = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -130,9 +130,9 @@ def stop_while_writing(told: Told) -> None:
     ("act", "reason"),
     [
         (refuse, "no logits"),
-        (die, "its process was killed by SIGKILL"),
-        (leave, "its process ended with status 3: out of tea"),
-        (stop_while_writing, "its process ended with status 0: and said nothing"),
+        (die, "its process was killed by SIGKILL, as for want of memory"),
+        (leave, "its process ended itself with exit status 3: out of tea"),
+        (stop_while_writing, "its process ended itself with exit status 0: and said nothing"),
     ],
 )
 def test_what_cannot_run_says_why(act: Callable[[Told], None], reason: str, stand_in: Stand) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -50,7 +49,8 @@ def judge_apart(request: Request, emit: Emit, timeout: float = TIMEOUT) -> None:
             return
         if not state.is_loaded:
             raise TargetError(f"{request.source.target}: while it was loaded, its process {lost}")
-        if state.current is None:  # while a fault was looked for, or between two contracts
+        if state.current is None:  # while a fault was looked for, or while a second child loaded it
+            emit({"event": "failed", "message": f"the target's process {lost}; no more was asked of it"})
             return
         state.give_up(lost)
 
@@ -67,7 +67,7 @@ class _State:
     def see(self, event: Event) -> None:
         """Takes note of an event, and tells it; that a second child has loaded the target is no news."""
         match event["event"]:
-            case "failed":
+            case "failed" if not self.is_loaded:
                 raise TargetError(event["message"])
             case "loaded":
                 if self.is_loaded:
@@ -113,21 +113,21 @@ def _watch(child: subprocess.Popen[bytes], file: IO[str], see: Emit, timeout: fl
     heard, limit = time.monotonic(), max(START, timeout)
     while True:
         has_ended = child.poll() is not None  # before the last look, so that nothing it wrote is missed
-        for event in _complete(file):
+        for event in complete_events(file):
             heard, limit = time.monotonic(), timeout
             if event["event"] == "done":
                 return ""
             if event["event"] != "ready":
                 see(event)
         if has_ended:
-            return _death(child.returncode)
+            return death(child.returncode)
         if time.monotonic() - heard > limit:
             return f"did nothing for {limit:g} s (--timeout) and was ended"
         time.sleep(PAUSE)
 
 
-def _complete(file: IO[str]) -> Iterator[Event]:
-    """The events whose lines are complete by now."""
+def complete_events(file: IO[str]) -> Iterator[Event]:
+    """The events that a child has told and that were not read yet, whose lines are complete by now."""
     while True:
         place = file.tell()
         line = file.readline()
@@ -137,7 +137,8 @@ def _complete(file: IO[str]) -> Iterator[Event]:
         yield json.loads(line)
 
 
-def _death(status: int) -> str:
+def death(status: int) -> str:
+    """How a process ended that told no end, in words."""
     if status >= 0:
         return f"ended itself with exit status {status}"
     with contextlib.suppress(ValueError):
@@ -149,9 +150,8 @@ def _death(status: int) -> str:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Kills the child and whatever it has started in its group."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-    else:
-        child.kill()
+    from proof_lm.verify.parallel import kill_group
+
+    kill_group(child.pid)
+    child.kill()
     child.wait()

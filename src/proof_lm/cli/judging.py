@@ -19,7 +19,7 @@ Event = Mapping[str, Any]
 ``loaded`` (``target``, ``findings``, ``absent``), ``begun`` (``contract``), ``decided`` (``result``, as
 :func:`proof_lm.verify.report.result_to_dict` writes it), ``diagnosing``, ``diagnosed`` (``diagnosis``), ``recording``,
 ``violations`` (``files``: documents by name), ``looking``, ``influences`` (``influences``, as
-:func:`proof_lm.verify.report.influence_to_dict` writes them).
+:func:`proof_lm.verify.report.influence_to_dict` writes them), ``failed`` (``message``: why no more follows).
 """
 Emit = Callable[[Event], None]
 

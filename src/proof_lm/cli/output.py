@@ -12,6 +12,8 @@ from rich.console import Console
 
 from proof_lm.errors import ProofLMError
 
+INTERRUPTED = 130  # the exit status that shells report for SIGINT
+
 
 class OutputError(ProofLMError, OSError):
     """A result file cannot be written."""

@@ -55,7 +55,7 @@ def replay(
     if json_file is not None:
         require_writable(json_file)
     source = _source(violation, target, argument, map_file)
-    name = _plain(source.target or f"embedded decoder ({EMBEDDED})")
+    name = source.target or f"embedded decoder ({EMBEDDED})"
     with progress().status("") as status, contextlib.redirect_stdout(sys.stderr):
         status.update(_escaped(f"loading {name}"))
         subject = source.load()
@@ -175,15 +175,12 @@ def _versions(violation: Violation) -> list[tuple[str, str, str]]:
     ]
 
 
-def _plain(text: str) -> str:
-    """One line without control characters, which a file or a subject may hold."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _escaped(text: str) -> str:
     from rich.markup import escape
 
-    return escape(_plain(text))
+    from proof_lm.verify.report.words import printable
+
+    return escape(printable(text).replace("\n", "\\n"))  # a file forges no line of ours
 
 
 def _to_dict(found: Replay, target: str) -> dict[str, Any]:

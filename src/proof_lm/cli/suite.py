@@ -104,6 +104,7 @@ def _duration(seconds: float) -> str:
 def _render(found: Score, n_wanted: int, console: Console) -> None:
     """The score; then what is missed, most first; then what was not planted, by reason."""
     from proof_lm.verify import CONTRACTS
+    from proof_lm.verify.report.words import printable
 
     statements = {contract.name: contract.statement for contract in CONTRACTS}
     lines = [_headline(found, n_wanted)]
@@ -122,12 +123,7 @@ def _render(found: Score, n_wanted: int, console: Console) -> None:
     if found.tested.passed:
         calls = "; ".join(found.tested.passed)
         lines += ["", f"answered by {found.suite.place} itself, so no fault shows there: {calls}"]
-    console.print("\n".join(map(_printable, lines)), markup=False, highlight=False, soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    """A line in which what would steer a terminal is spelt out: reasons quote what somebody's code raised."""
-    return "".join(sign if sign.isprintable() or sign == "\n" else repr(sign)[1:-1] for sign in text)
+    console.print("\n".join(map(printable, lines)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _headline(found: Score, n_wanted: int) -> str:

@@ -14,8 +14,8 @@ from rich.markup import escape
 
 from proof_lm.cli.isolation import TIMEOUT, judge_apart
 from proof_lm.cli.judging import Emit, Event, Request, judge
-from proof_lm.cli.output import out, progress
-from proof_lm.cli.outputs import Outputs, read_matrix
+from proof_lm.cli.output import INTERRUPTED, out, progress
+from proof_lm.cli.report_files import ReportFiles, read_matrix
 from proof_lm.cli.subjects import SUBJECT_HELP, Source, show_subject
 from proof_lm.cli.targets import EMBEDDED, MAX_SEED
 from proof_lm.errors import TargetError
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from proof_lm.verify import Contract, Level, Verification
-
-INTERRUPTED = 130  # what shells report for SIGINT
 
 
 def verify(
@@ -121,8 +119,8 @@ def verify(
     if matrix_file is not None and html_file is None:
         raise TargetError("--matrix goes with --html: the page shows it")
     matrix = None if matrix_file is None else read_matrix(matrix_file)
-    outputs = Outputs(json_file, junit_file, markdown_file, html_file, save_baseline, violations, matrix)
-    outputs.require_writable()
+    files = ReportFiles(json_file, junit_file, markdown_file, html_file, save_baseline, violations, matrix)
+    files.require_writable()
     baseline = None if baseline_file is None else load_baseline(baseline_file)
     source = Source(target, seed, tuple(argument or ()), map_file)
     request = Request(
@@ -138,7 +136,7 @@ def verify(
         _judge(replace(request, contracts=()), partial(_show, out()), timeout)
         return
     run = _run(request, timeout)
-    outputs.write(run.verification, run.violations)  # first: who reads what follows may stop early
+    files.write(run.verification, run.violations)  # first: who reads what follows may stop early
     render(run.verification, out())
     status = run.verification.exit_status
     if baseline is not None:
@@ -183,6 +181,8 @@ def _run(request: Request, timeout: float) -> _Run:
                     status.update(escape(f"{name}: looking for a fault that behaves so"))
                 case "diagnosed":
                     verification.diagnosis = event["diagnosis"]
+                case "failed":
+                    console.print(event["message"], markup=False, highlight=False, soft_wrap=True)
                 case "recording":
                     status.update(escape(f"{name}: recording violations"))
                 case "violations":

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import multiprocessing
 import os
-import signal
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from proof_lm.cli.isolation import complete_events, death
 from proof_lm.cli.judging import Request
-from proof_lm.cli.output import out, progress, require_writable, write_json
+from proof_lm.cli.output import INTERRUPTED, out, progress, require_writable, write_json
 from proof_lm.cli.subjects import HF_TINY, Source
-from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from proof_lm.verify import Level
     from proof_lm.verify.zoo import ZooEntry
 
-INTERRUPTED = 130  # what shells report for SIGINT
 PAUSE = 0.05  # seconds between two looks at the processes
 
 
@@ -48,10 +45,12 @@ def zoo(
 
     Exit status: 0 nothing is violated, 1 something is, explained or not, 2 the command is wrong, 130 interrupted.
     """
+    from proof_lm.testing import select_contracts
     from proof_lm.verify.zoo import render_zoo, zoo_to_dict
 
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-    chosen, known_level = _classes(only), _level(level)
+    chosen, known_level = _classes(only), cast("Level", level)
+    select_contracts((), known_level)  # refuses what is no level
     if json_file is not None:
         require_writable(json_file)
     begun = time.monotonic()
@@ -145,10 +144,10 @@ class _Process:
 
     def kill(self) -> None:
         """Ends the process and all that it has started."""
+        from proof_lm.verify.parallel import kill_group
+
         assert self.child.pid is not None
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.child.pid, signal.SIGKILL)
+        kill_group(self.child.pid)
         self.child.kill()
         self.child.join()
 
@@ -163,10 +162,7 @@ class _Process:
         verification = Verification(target, request.source.seed, request.contracts, level=request.level)
         message = cut
         with self.events.open(encoding="utf-8") as lines:
-            for line in lines:
-                if not line.endswith("\n"):
-                    break  # it was killed while it wrote
-                event = json.loads(line)
+            for event in complete_events(lines):
                 if event["event"] == "decided":
                     verification.results.append(result_from_dict(event["result"]))
                 elif event["event"] == "failed":
@@ -181,10 +177,10 @@ class _Process:
         code = self.child.exitcode
         assert code is not None
         if code < 0:
-            return f"its process was killed by {signal.Signals(-code).name}"
+            return f"its process {death(code)}"
         lines = self.errors.read_text(errors="replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "and said nothing")
-        return f"its process ended with status {code}: {last}"
+        return f"its process {death(code)}: {last}"
 
 
 def _judge(events: Path, errors: Path, request: Request) -> None:
@@ -221,12 +217,3 @@ def _classes(only: list[str] | None) -> list[str]:
     for name in wanted:
         require_class(name)
     return [name for name in known if name in wanted]
-
-
-def _level(name: str) -> Level:
-    from proof_lm.verify import LEVELS
-
-    for level in LEVELS:
-        if level == name:
-            return level
-    raise TargetError(f"no level named {name!r}; there are {', '.join(LEVELS)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from proof_lm.errors import ProofLMError
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.mutants import Mutant
 from proof_lm.verify.mutants.controls import Control
@@ -15,6 +16,10 @@ from proof_lm.verify.threads import threads
 from proof_lm.verify.verdict import Measurement, Verdict
 
 SEED = 1  # of the weights; the probe's is the next
+
+
+class MatrixError(ProofLMError):
+    """The kill matrix cannot be completed."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,9 @@ def kill_matrix(
         contracts: the columns.
         jobs: how many rows are judged at a time, each in a process of its own where processes can be forked.
         on_row: called with each row as it is done.
+
+    Raises:
+        MatrixError: a process was killed.
     """
     rows = []
     with threads(1):
@@ -104,11 +112,16 @@ def kill_matrix(
             found = forked(lambda index: _verdicts(planted[index], contracts), planted, jobs)
         else:
             found = (_verdicts(one, contracts) for one in planted)
-        for one, (verdicts, measured) in zip(planted, found, strict=True):
+        for one, (verdicts, measured) in zip(planted, found, strict=False):
             row = Row(one, verdicts, measured)
             if on_row is not None:
                 on_row(row)
             rows.append(row)
+    if len(rows) < len(planted):
+        name = planted[len(rows)].name
+        raise MatrixError(
+            f"the process that judged {name} was killed, as for want of memory: try fewer --jobs"
+        )
     return KillMatrix(tuple(contracts), tuple(rows))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +21,13 @@ _inherited: Callable[[int], object] | None = None  # children take it from memor
 def can_fork() -> bool:
     """Whether processes can be forked safely here."""
     return "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
+
+
+def kill_group(leader: int) -> None:
+    """Kills the process, and whatever it has started in the group that it leads; where systems know groups."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def forked(

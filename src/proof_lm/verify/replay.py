@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from proof_lm.verify.contract import Contract, Level
 from proof_lm.verify.contracts import CONTRACTS
 from proof_lm.verify.fingerprint import fingerprint
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.runner import _probes
+from proof_lm.verify.report.machine import number
+from proof_lm.verify.runner import planned_probes
 from proof_lm.verify.subjects import Subject
 from proof_lm.verify.threads import threads
 from proof_lm.verify.verdict import Bound, ContractResult, Measurement, Verdict, Verification
@@ -292,12 +292,12 @@ def measured_to_dict(measurement: Measurement | None) -> dict[str, Any]:
         "path": measurement.path,
         "quantity": measurement.quantity,
         "where": measurement.where,
-        "measured": _number(measurement.measured),
+        "measured": number(measurement.measured),
         "bound": None
         if bound is None
         else {
-            "rounding": _number(bound.rounding),
-            "fault": _number(bound.fault),
+            "rounding": number(bound.rounding),
+            "fault": number(bound.fault),
             "derivation": bound.derivation,
         },
     }
@@ -330,7 +330,7 @@ def _cases(verification: Verification, subject: Subject, result: ContractResult)
     case = result.smallest
     if case is not None:
         yield Probe(subject, case.seed, n_rows=case.n_rows, n_tokens=case.n_tokens)
-    yield from _probes(subject, verification.seed, cast("Level", verification.level))
+    yield from planned_probes(subject, verification.seed, cast("Level", verification.level))
 
 
 def _measure(
@@ -410,10 +410,6 @@ def _public(text: str) -> str:
 
 def _is_same(measurement: Measurement, other: Measurement) -> bool:
     return (measurement.path, measurement.quantity) == (other.path, other.quantity)
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
 
 
 def _from_dict(document: Mapping[str, Any]) -> Violation:

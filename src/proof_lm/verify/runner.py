@@ -48,7 +48,7 @@ def verify(
     """
     selected = at_level(level) if contracts is None else contracts
     results = plan(subject, selected, seed, level) if verification is None else verification
-    probes = _probes(subject, seed, level)
+    probes = planned_probes(subject, seed, level)
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     in_parallel = jobs > 1 and can_fork() and bool(selected)
     with threads(None if probes[0].is_large and not in_parallel else 1):
@@ -73,7 +73,8 @@ def at_level(level: Level) -> list[Contract]:
     return [contract for contract in CONTRACTS if LEVELS.index(contract.level) <= LEVELS.index(level)]
 
 
-def _probes(subject: Subject, seed: int, level: Level) -> list[Probe]:
+def planned_probes(subject: Subject, seed: int, level: Level) -> list[Probe]:
+    """What :func:`verify` probes a subject with at a level."""
     first = Probe(subject, seed, exhaustive=level != "quick")
     probes = [first]
     n_heads = subject.n_heads or 4

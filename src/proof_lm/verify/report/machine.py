@@ -156,7 +156,7 @@ def influence_from_dict(influence: Mapping[str, Any]) -> Influence:
 
 
 def _rows(matrix: Matrix) -> list[list[float | str]]:
-    return [[_number(value) for value in row] for row in matrix]
+    return [[number(value) for value in row] for row in matrix]
 
 
 def _to_matrix(rows: Sequence[Sequence[float | str]]) -> Matrix:
@@ -169,10 +169,10 @@ def _measurement(measurement: Measurement) -> dict[str, Any]:
         "path": measurement.path,
         "quantity": measurement.quantity,
         "verdict": measurement.verdict.value,
-        "measured": _number(measurement.measured),
+        "measured": number(measurement.measured),
         "must_be": "greater than 0" if bound is None else "at most the bound",
-        "bound": None if bound is None else _number(bound.rounding),
-        "violated_from": None if bound is None else _number(bound.fault),
+        "bound": None if bound is None else number(bound.rounding),
+        "violated_from": None if bound is None else number(bound.fault),
         "derivation": None if bound is None else bound.derivation,
         "where": measurement.where,
     }
@@ -192,5 +192,6 @@ def _to_measurement(measurement: Mapping[str, Any]) -> Measurement:
     )
 
 
-def _number(value: float) -> float | str:
+def number(value: float) -> float | str:
+    """A number as JSON can hold it."""
     return value if math.isfinite(value) else str(value)

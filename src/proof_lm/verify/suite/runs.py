@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -18,7 +17,7 @@ from typing import Any, Literal
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import ProofLMError
 from proof_lm.verify.mutants import Mutant
-from proof_lm.verify.parallel import can_fork, forked
+from proof_lm.verify.parallel import can_fork, forked, kill_group
 from proof_lm.verify.suite.applicable import SIZES, why_not_shown
 from proof_lm.verify.suite.events import read_events
 from proof_lm.verify.threads import threads
@@ -312,9 +311,8 @@ def _run(suite: Suite, mutant: str | None, events: Path | None, timeout: float |
         _running.add(process)
         status: int | None = None
         try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pass
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs: no status
+                status = process.wait(timeout)
         finally:
             _kill(process)
             _running.discard(process)
@@ -325,11 +323,8 @@ def _run(suite: Suite, mutant: str | None, events: Path | None, timeout: float |
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """Ends the command and whatever it started and left running."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
+    kill_group(process.pid)
+    process.kill()
     process.wait()
 
 

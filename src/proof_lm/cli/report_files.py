@@ -35,7 +35,7 @@ def read_matrix(path: Path) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Outputs:
+class ReportFiles:
     """Where the user wants a verification to be written; None for what is not wanted.
 
     Attributes:
