@@ -11,6 +11,8 @@ from proof_lm.presets import PRESETS, preset
 PARAMETERS = {
     "chapter": 69_120,  # shared/design.md
     "gpt2": 124_439_808,  # openai-community/gpt2: elements of its safetensors file, without the mask buffers
+    "llama-3.1-8b": 8_030_261_248,  # meta-llama/Llama-3.1-8B: elements of its safetensors files
+    "llama-3.1-405b": 405_853_388_800,  # meta-llama/Llama-3.1-405B: the same
     "smollm2-135m": 134_515_008,  # HuggingFaceTB/SmolLM2-135M-Instruct: elements of its safetensors file
 }
 
@@ -40,6 +42,7 @@ def test_every_preset_builds_the_parameters_that_the_oracle_expects(name: str) -
 
 def test_an_unknown_preset_is_refused_with_the_list() -> None:
     with pytest.raises(
-        ConfigError, match=r"^no preset named 'gpt3'; there are chapter, modern, gpt2, smollm2-135m$"
+        ConfigError,
+        match=r"^no preset named 'gpt3'; there are chapter, modern, gpt2, smollm2-135m, llama-3\.1-8b, ",
     ):
         preset("gpt3")

@@ -56,11 +56,36 @@ SMOLLM2_135M = DecoderConfig(
     feed_forward_bias=False,
 )  # SmolLM2-135M (Ben Allal et al. 2025; config.json of HuggingFaceTB/SmolLM2-135M-Instruct): 134,515,008
 
+LLAMA_3_1_8B = DecoderConfig(
+    vocab_size=128256,
+    context_length=131072,
+    n_layers=32,
+    d_model=4096,
+    n_heads=32,
+    n_kv_heads=8,
+    d_ff=14336,
+    norm="rmsnorm",
+    rope_theta=500000.0,
+    rope_layout="half",
+    feed_forward="gated",
+    activation="silu",
+    attention_bias=False,
+    attention_out_bias=False,
+    feed_forward_bias=False,
+    tie_embeddings=False,
+)  # Llama 3.1 8B (Grattafiori et al. 2024, table 3): 8,030,261,248 parameters; its RoPE scaling is left out
+
+LLAMA_3_1_405B = LLAMA_3_1_8B.with_(
+    n_layers=126, d_model=16384, n_heads=128, n_kv_heads=8, d_ff=53248
+)  # Llama 3.1 405B (the same table): 405,853,388,800 parameters
+
 PRESETS: dict[str, DecoderConfig] = {
     "chapter": CHAPTER,
     "modern": MODERN,
     "gpt2": GPT2,
     "smollm2-135m": SMOLLM2_135M,
+    "llama-3.1-8b": LLAMA_3_1_8B,
+    "llama-3.1-405b": LLAMA_3_1_405B,
 }
 
 

@@ -1,6 +1,5 @@
-"""``sheet``, ``convert`` and ``generate``, each with right and with wrong input."""
+"""``convert`` and ``generate``, each with right and with wrong input."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import torch
 from typer.testing import CliRunner, Result
 
 from proof_lm.cli.app import app
-from proof_lm.config import DecoderConfig
 from proof_lm.verify import randomized
 from proof_lm.weights import load_model, save_proof_lm
 from sizes import MODERN, SMALL
@@ -26,24 +24,6 @@ def saved(tmp_path: Path) -> Path:
     """A directory with a small decoder that knows all bytes."""
     save_proof_lm(randomized(MODERN.with_(vocab_size=257), 0), tmp_path / "model")
     return tmp_path / "model"
-
-
-@pytest.mark.parametrize(
-    ("preset", "count"),
-    [("chapter", "69,120"), ("gpt2", "124,439,808"), ("smollm2-135m", "134,515,008")],
-)
-def test_sheet_prints_published_parameter_counts(preset: str, count: str) -> None:
-    result = run("sheet", preset)
-    assert result.exit_code == 0
-    assert f"{count} parameters in" in result.stdout
-    assert "blocks.0.attention.query.weight" in result.stdout
-
-
-def test_sheet_writes_json_that_adds_up(tmp_path: Path, saved: Path) -> None:
-    assert run("sheet", str(saved), "--json", str(tmp_path / "sheet.json")).exit_code == 0
-    document = json.loads((tmp_path / "sheet.json").read_text())
-    assert sum(tensor["elements"] for tensor in document["tensors"]) == document["parameter_count"]
-    assert DecoderConfig.from_dict(document["config"]) == MODERN.with_(vocab_size=257)
 
 
 def test_convert_there_and_back_keeps_every_bit(tmp_path: Path, saved: Path) -> None:

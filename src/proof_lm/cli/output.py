@@ -1,4 +1,7 @@
-"""Where commands write: results to standard output, progress to standard error, files whole or not at all."""
+"""Where commands write: results to standard output, progress to standard error, files whole or not at all.
+
+A file that is named ``-`` is standard output: what people read goes to standard error then.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,25 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from proof_lm.errors import ProofLMError
 
 INTERRUPTED = 130  # the exit status that shells report for SIGINT
+STANDARD_OUTPUT = Path("-")
 
 
 class OutputError(ProofLMError, OSError):
     """A result file cannot be written."""
 
 
-def out() -> Console:
-    """Standard output; 100 columns where it is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=100)
+def out(*files: Path | None) -> Console:
+    """Where people read the result: standard output, or standard error where one of the files takes the former; 100
+    columns where it is no terminal."""
+    is_taken = STANDARD_OUTPUT in files
+    console = Console(stderr=is_taken)
+    return console if console.is_terminal else Console(stderr=is_taken, width=100)
 
 
 def progress() -> Console:
@@ -36,6 +43,8 @@ def require_writable(path: Path) -> None:
     Raises:
         OutputError: the folder does not exist, or the path is one.
     """
+    if path == STANDARD_OUTPUT:
+        return
     if path.is_dir():
         raise OutputError(f"{path} is a directory; name a file")
     if not path.parent.is_dir():
@@ -48,12 +57,19 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes beside the file, then renames: the file is complete or as it was.
+    """Writes beside the file, then renames: the file is complete or as it was. Standard output, a pipe and a device
+    are written to as they are.
 
     Raises:
         OutputError: the system refuses.
     """
     try:
+        if path == STANDARD_OUTPUT:
+            typer.echo(text.encode(), nl=False)
+            return
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -64,4 +80,5 @@ def write_text(path: Path, text: str) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+        place = "standard output" if path == STANDARD_OUTPUT else path
+        raise OutputError(f"cannot write {place}: {error.strerror}") from error

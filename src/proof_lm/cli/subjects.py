@@ -76,6 +76,7 @@ class Source:
         known = resolve(target)
         if known.config is None:
             return ProofSubject(known.name, known.load(self.seed))
+        known.require_room(4 + 8)  # beside the model stands a copy in float64
         return ProofSubject(f"{known.name}, random weights", randomized(known.config, self.seed))
 
     def _tiny(self, name: str) -> Subject:

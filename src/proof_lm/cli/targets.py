@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,8 +48,38 @@ class Target:
         from proof_lm.model import ProofLM
 
         assert self.config is not None
+        self.require_room(4)
         torch.manual_seed(seed)
         return ProofLM(self.config).eval()
+
+    def require_room(self, bytes_a_parameter: int) -> None:
+        """Whether the machine has memory for a preset's weights, as far as it says how much it has.
+
+        Raises:
+            TargetError: it has not.
+        """
+        from proof_lm.sheet import parameter_count
+
+        assert self.config is not None
+        needed = bytes_a_parameter * parameter_count(self.config)
+        try:
+            there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, OSError, ValueError):
+            return
+        if needed > there:
+            raise TargetError(
+                f"{self.name} needs {needed / 1e9:,.1f} GB for its weights, and this machine has "
+                f"{there / 1e9:,.1f} GB; `proof-lm sheet {self.name}` tells what follows from its config"
+            )
+
+    def read_config(self) -> DecoderConfig:
+        """Its config; of a path without the weights."""
+        if self.config is not None:
+            return self.config
+        from proof_lm.weights import read_config
+
+        assert self.path is not None
+        return read_config(self.path)
 
     def load_tokenizer(self, vocab_size: int) -> Tokenizer:
         """The path's tokenizer; plain bytes for a preset, and for a directory without one."""

@@ -60,6 +60,15 @@ def load_gguf(path: str | Path, *, dtype: torch.dtype | None = torch.float32) ->
     return load_mapped(config, store, _source_of, dtype=dtype, change=interleaved_to_half(config))
 
 
+def read_gguf_config(path: Path) -> DecoderConfig:
+    """The config that the metadata of a GGUF file of the llama architecture say.
+
+    Raises:
+        WeightsError: as of :func:`load_gguf`.
+    """
+    return _config(_GgufStore(path))
+
+
 def _source_of(name: str) -> Source:
     return Source(rename(name, top=_TOP, block="blk.{}", parts=_PARTS))
 

@@ -37,7 +37,7 @@ def load_hf(directory: str | Path, *, dtype: torch.dtype | None = torch.float32)
     path = directory / "config.json"
     fields = read_json_object(path)
     family = _family(path, fields.get("model_type"))
-    config = family.read_config(ConfigFields(path, fields))
+    config = read_hf_config(path, fields)
     store = SafetensorsStore(directory)
     source_of = _stored_names(family, store)
     ignored = {name for name in store.shapes if family.not_parameters.fullmatch(name)}
@@ -46,6 +46,16 @@ def load_hf(directory: str | Path, *, dtype: torch.dtype | None = torch.float32)
         _require_same(store, head, source_of("embedding.weight").name)
         ignored.add(head)
     return load_mapped(config, store, source_of, dtype=dtype, ignored=frozenset(ignored))
+
+
+def read_hf_config(path: Path, fields: dict[str, object]) -> DecoderConfig:
+    """The config that the fields of a ``config.json`` at ``path`` say.
+
+    Raises:
+        WeightsError: the model is of another family, or a field would change the function in a way that
+            ``DecoderConfig`` cannot express.
+    """
+    return _family(path, fields.get("model_type")).read_config(ConfigFields(path, fields))
 
 
 def save_hf(

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import torch
 
+from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
 from proof_lm.model import ProofLM
 from proof_lm.weights.directory import new_directory, write_tensors, write_texts
@@ -50,7 +51,16 @@ def load_proof_lm(directory: str | Path, *, dtype: torch.dtype | None = None) ->
     """
     directory = Path(directory)
     path = directory / "config.json"
-    document = read_json_object(path)
+    config = read_native_config(path, read_json_object(path))
+    return load_mapped(config, SafetensorsStore(directory), Source, dtype=dtype)
+
+
+def read_native_config(path: Path, document: dict[str, object]) -> DecoderConfig:
+    """The config that the ``config.json`` at ``path`` says.
+
+    Raises:
+        WeightsError: it is not of a ProofLM directory, is of a later version, or is damaged.
+    """
     if document.get("format") != FORMAT:
         raise WeightsError(f'{path} does not say "format": "{FORMAT}"')
     if document.get("version") != VERSION:
@@ -60,4 +70,4 @@ def load_proof_lm(directory: str | Path, *, dtype: torch.dtype | None = None) ->
     fields = document.get("config")
     if not isinstance(fields, dict):
         raise WeightsError(f"{path} has no config object")
-    return load_mapped(make_config(path, fields), SafetensorsStore(directory), Source, dtype=dtype)
+    return make_config(path, fields)

@@ -1,7 +1,7 @@
 """The contracts, one file a concept, in the order in which they are judged and reported."""
 
 from proof_lm.verify.contract import Contract
-from proof_lm.verify.contracts.accounting import ACCOUNTING
+from proof_lm.verify.contracts.accounting import ACCOUNTING, ACTIVATION_MEMORY, FLOPS, TENSOR_SHAPES
 from proof_lm.verify.contracts.batch import BATCH
 from proof_lm.verify.contracts.cache import CACHE
 from proof_lm.verify.contracts.cache_state import CACHE_STATE
@@ -61,6 +61,9 @@ CONTRACTS: tuple[Contract, ...] = (
     TYING,
     SAVE_LOAD,
     ACCOUNTING,
+    TENSOR_SHAPES,
+    FLOPS,
+    ACTIVATION_MEMORY,
     LOSS,
     PADDING,
     PADDED_GENERATION,

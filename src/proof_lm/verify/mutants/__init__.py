@@ -1,6 +1,7 @@
 """Decoders with one planted fault each: the proof that every contract can fail."""
 
 from proof_lm.verify.mutants import (
+    accounting,
     block,
     cache,
     configuration,
@@ -42,6 +43,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *feed_forward.MUTANTS,
     *loss.MUTANTS,
     *tying.MUTANTS,
+    *accounting.MUTANTS,
     *storage.MUTANTS,
     *modes.MUTANTS,
     *configuration.MUTANTS,

@@ -117,6 +117,7 @@ class ForeignSubject(Subject):
             "its layers cannot be run alone from outside; the oracle judges them where it is mapped"
         )
         self.absent["rope"] = self.absent["parts"]
+        self.absent["accounting"] = "the sheet is of ProofLM's own computation"
         self.absent["document ids"] = "it takes no document ids"
         if isinstance(adapter, Discovered):
             self.absent |= adapter.absent

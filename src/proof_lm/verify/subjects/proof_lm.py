@@ -18,6 +18,7 @@ from torch.func import functional_call
 from proof_lm.dims import Bool, Float, Int, Scalar, Tensor
 from proof_lm.functional import AttentionBackend
 from proof_lm.model import KVCache, ProofLM
+from proof_lm.sheet import Sheet
 from proof_lm.verify.subjects.subject import Subject, subject_runs
 from proof_lm.weights import load_proof_lm, save_proof_lm
 
@@ -25,7 +26,11 @@ PATHS: tuple[AttentionBackend, ...] = get_args(AttentionBackend)
 
 
 class ProofSubject(Subject):
-    """A :class:`ProofLM` under judgement, on both of its attention paths, in float64."""
+    """A :class:`ProofLM` under judgement, on both of its attention paths, in float64.
+
+    Attributes:
+        accounting: the kind of sheet that tells what it computes and keeps; a subclass of ProofLM may have its own.
+    """
 
     module: ProofLM
     native: ProofLM
@@ -41,6 +46,9 @@ class ProofSubject(Subject):
         self.window = getattr(model.config, "sliding_window", None)
         self.build = lambda: type(model)(model.config)
         self.build_with = type(model)
+        self.accounting: type[Sheet] = getattr(model, "accounting", Sheet)
+        if type(model) is not ProofLM and not hasattr(model, "accounting"):
+            self.absent["accounting"] = "the sheet is of ProofLM itself, and a subclass may compute otherwise"
         if model.config.position != "rope":
             self.absent["rope"] = f"position is {model.config.position!r}: nothing is rotated"
 

@@ -36,6 +36,7 @@ Capability = Literal[
     "rope",
     "storage",
     "parameter groups",
+    "accounting",
 ]
 
 

@@ -48,6 +48,8 @@ def why_not_shown(
         mutant.plant(model)
     except Exception:  # noqa: BLE001 - a fault of another kind of decoder fits in its own ways
         return needs or "it does not fit a decoder of this config"
+    if hasattr(model, "accounting"):
+        return "it is a fault of the sheet, and no decoder computes otherwise by it"
     if stands_in and names != {name for name, _ in model.named_parameters()}:
         return "it changes which parameters there are, and the class has its own"
     subject = ProofSubject(mutant.name, model)
