@@ -110,7 +110,9 @@ CONVENTIONS = (
     Convention("causal", "the same with the visible scores alone: T (T + 1) / 2, or fewer in a window"),
     Convention("halved", "the same with half of the square, T S / 2"),
     Convention("macs", "multiply-accumulates: half of dense"),
-    Convention("6n", "6 a parameter and token, nothing for the scores (Kaplan et al. 2020)"),
+    Convention(
+        "6n", "6 a parameter and token, none for scores (after Kaplan et al. 2020, who leave tables out)"
+    ),
     Convention("palm", "6 a parameter and token, 12 L N H T a token for the scores (Chowdhery et al. 2022)"),
     Convention("all", "dense, with norms, softmax, RoPE, activations and sums, one an element and function"),
 )

@@ -115,12 +115,22 @@ def _numbers(sheet: Sheet, plan: Plan | None) -> list[tuple[str, str, str, float
     found += [("part", part.name, str(part.formula), part.count) for part in [*sheet.subtotals, sheet.layer]]
     found.append(("total", "parameters", "", sheet.parameter_count))
     found += [
-        ("forward FLOPs of one", f"{step.module}: {step.name}", str(step.flops), step.flops.at(sheet.values))
+        (
+            "forward FLOPs of one",
+            f"{step.module or 'decoder'}: {step.name}",
+            str(step.flops),
+            step.flops.at(sheet.values),
+        )
         for step in sheet.operations
     ]
+    for name, flops in (("forward", sheet.forward), ("recomputation", sheet.recomputation)):
+        found += [
+            ("FLOPs", f"{name}, products", "", flops.products),
+            ("FLOPs", f"{name}, others", "", flops.others),
+        ]
     found += [("training step FLOPs", name, "", value) for name, value in sheet.conventions.items()]
     found += [("activation bytes", name, "", value) for name, value in sheet.activations.items()]
-    found.append(("bytes", "cache a token", "", sheet.cache_per_token))
+    found += [("cache bytes a token", name, "", value) for name, value in sheet.cache_by_heads.items()]
     for recipe in sheet.recipes:
         found.append(("bytes a parameter", recipe.name, "", recipe.total))
     for call in sheet.inference:
