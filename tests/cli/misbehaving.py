@@ -72,7 +72,8 @@ def allocates() -> nn.Module:
 
 
 def reads_input() -> nn.Module:
-    return _acting(lambda module, logits: input())
+    """With a prompt."""
+    return _acting(lambda module, logits: input("PRINTED "))
 
 
 def forks() -> nn.Module:
@@ -109,6 +110,11 @@ def changes_its_weights() -> nn.Module:
     model = cs336_style.build()
     model.register_forward_hook(act)
     return model
+
+
+def raises_at_once() -> nn.Module:
+    """While it is made."""
+    raise RuntimeError("no weights")
 
 
 def exits_at_once() -> nn.Module:

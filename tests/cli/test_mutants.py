@@ -31,6 +31,13 @@ def test_the_matrix_names_what_kills_and_ends_with_the_totals(tmp_path: Path) ->
     assert [row["outcome"] for row in document["rows"]] == ["killed", "killed", "equivalent"]
 
 
+def test_the_matrix_can_go_to_standard_output_and_the_table_goes_to_standard_error() -> None:
+    result = run("--mutant", "no-causal-mask", "--only", "causality", "--json", "-")
+    assert result.exit_code == 0, result.output
+    assert [row["outcome"] for row in json.loads(result.stdout)["rows"]] == ["killed"]
+    assert result.stderr.endswith("1 decoders by 1 contracts: 1 killed, 0 survived, 0 equivalent\n")
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_survivor_is_named_and_exits_1(jobs: str) -> None:
     result = run("--mutant", "no-causal-mask,kv-heads-tiled", "--only", "causality", "--jobs", jobs)

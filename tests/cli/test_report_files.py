@@ -1,6 +1,8 @@
 """The files that ``proof-lm verify`` writes, and the baseline that it reads."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from cli.conftest import Refused
 from proof_lm.cli.app import app
+from proof_lm.cli.output import write_json
 from proof_lm.cli.subjects import Source
 from proof_lm.verify import MUTANTS, ProofSubject
 
@@ -62,10 +65,37 @@ def test_a_baseline_fails_only_where_something_got_weaker(
     assert _run("--baseline", known).exit_code == 0  # violated then, and now
 
 
+def test_one_report_can_go_to_standard_output_and_the_table_goes_to_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved = tmp_path / "saved.json"
+    result = _run("--json", "-", "--save-baseline", saved)
+    assert result.exit_code == 0
+    assert [c["verdict"] for c in json.loads(result.stdout)["contracts"]] == ["holds", "holds"]
+    assert "2 holds; 2 of 2 contracts decided" in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["saved.json"]
+    compared = _run("--junit", "-", "--baseline", saved)
+    assert ElementTree.fromstring(compared.stdout).find(".//testcase") is not None
+    assert "no contract is weaker than in the baseline" in compared.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no named pipes there")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        write_json(pipe, {"a": 1})
+        assert pipe.is_fifo()
+        assert json.load(reader) == {"a": 1}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--json", "{}/a", "--html", "{}/a"], "is named for two reports"),
+        (["--junit", "-", "--markdown", "-"], "standard output (-) is named for two reports"),
+        (["--save-violations", "-"], "standard output (-) is no directory for the violations"),
         (["--junit", "{}/none/a"], "there is no directory"),
         (["--save-violations", "{}/none/v"], "there is no directory"),
         (["--save-violations", "{}/text"], "is a file; name a directory"),

@@ -76,6 +76,7 @@ def test_list_and_explain_name_every_contract() -> None:
         (["chapter", "--arg", "a=1"], "--arg goes with a callable or hf:DIR, and 'chapter' is neither"),
         (["chapter", "--map", "x.json"], "--map goes with a callable or hf:DIR"),
         (["hf:/no/such"], "hf:/no/such: there is no such directory"),
+        ([__file__], "is Python; name what in it makes the decoder, as"),
         (["no/such.py:build"], "there is no file no/such.py"),
         (["no_such_module:build"], "importing no_such_module raised ModuleNotFoundError"),
         (["json:nothing"], "json has no 'nothing'; it has"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Callable
 from functools import cache
@@ -16,16 +17,9 @@ from proof_lm.model import ProofLM
 from proof_lm.verify import CONTRACTS, MUTANTS, ProofSubject, Subject, Verdict, probe, randomized, verify
 from proof_lm.verify.fingerprint import fingerprint
 from proof_lm.verify.mutants import BASE
-from proof_lm.verify.replay import (
-    Origin,
-    Replay,
-    Violation,
-    ViolationError,
-    read_violation,
-    replay,
-    violation_files,
-)
+from proof_lm.verify.replay import Replay, replay, violation_files
 from proof_lm.verify.verdict import EXACT, Bound, ContractResult, Measurement, Verification
+from proof_lm.verify.violation import Origin, Violation, ViolationError, read_violation
 from sizes import SMALL
 
 SEED = 2
@@ -294,6 +288,7 @@ def test_numbers_that_are_not_finite_come_back(tmp_path: Path) -> None:
         assert repr(violation.measurement.measured) == read
 
 
+CALL = {"shape": [1, 2], "token_ids": [[0, 8]], "given": {}}
 DAMAGES: list[tuple[dict[str, Any], str]] = [
     (
         {"format": "proof-lm/verification"},
@@ -317,6 +312,12 @@ DAMAGES: list[tuple[dict[str, Any], str]] = [
     ({"arguments": None}, "is damaged: arguments must be a list"),
     ({"map": {"file": "map.json"}}, "is damaged: sha256 must be a string"),
     ({"last_call": []}, "is damaged: last_call must be an object or null"),
+    ({"last_call": {"shape": [1, 2], "token_ids": 3}}, "is damaged: token_ids must be a list"),
+    ({"last_call": CALL | {"token_ids": [3]}}, "is damaged: token_ids must be a list of rows"),
+    ({"last_call": CALL | {"shape": [math.inf]}}, "is damaged: shape and token_ids must be whole numbers"),
+    ({"last_call": CALL | {"token_ids": [[[]]]}}, "is damaged: shape and token_ids must be whole numbers"),
+    ({"last_call": CALL | {"given": {"mask": 3}}}, "is damaged: mask must be a string"),
+    ({"measured": 10**400}, "is damaged: measured is too large a number"),
 ]
 
 
@@ -351,6 +352,7 @@ def test_any_entry_that_is_missing_makes_a_file_damaged(tmp_path: Path) -> None:
         (b'{"format": ', "it is not JSON"),
         (b"\x80\x02.", "it is not JSON"),
         (b"[" * 200_000, "it is not JSON"),
+        (b"1" * 5_000, "it is not JSON"),
         (b"[]", "it does not say format"),
         (b" " * 1_000_001, "it is larger than 1,000,000 bytes"),
     ],

@@ -1,4 +1,4 @@
-"""The process in which a target is judged: ``python -m proof_lm.cli.child EVENTS REQUEST``."""
+"""The process in which a target is judged: ``python -m proof_lm.cli.child EVENTS REQUEST``, two files."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SHARE = 0.9  # of the memory that is available
 
 
 def main(events: str, request: str) -> None:
-    """Judges, and appends what happens to the file ``events``, one JSON object a line: ``ready`` first, before the
-    target's code runs, and ``done`` last."""
+    """Judges as the JSON of a request says, and appends what happens to the file ``events``, one JSON object a line:
+    ``ready`` first, before the target's code runs, and ``done`` last."""
     import proof_lm.verify  # noqa: F401 - takes seconds, which are not the target's
 
     own = os.getpid()
@@ -53,4 +53,4 @@ def _limit_memory() -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], Path(sys.argv[2]).read_text(encoding="utf-8"))

@@ -53,7 +53,7 @@ def doctor(
         table.add_row(
             name, escape(f"{found}: {enables}" if found else f"not installed; for {enables}: {how}")
         )
-    console = out()
+    console = out(json_file)
     console.print(table)
     advice = (
         "next: proof-lm verify" if not missing else f"missing: {', '.join(missing)}; pip install proof-lm"

@@ -16,22 +16,44 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from proof_lm.cli.judging import Emit, Event, Request
+import typer
+
+from proof_lm.cli.judging import Emit, Event, Request, judge
 from proof_lm.errors import TargetError
 
 TIMEOUT = 600.0  # seconds for loading the target, for one contract, and for the diagnosis
 MAX_LOSSES = 3  # processes that one target may lose; after that, the rest stays undecided
 START = 300.0  # seconds for our own start in the child, on however slow a machine
 PAUSE = 0.02  # seconds between two looks at the file
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        help="Seconds after which code that is not ours is taken to hang, for one contract.",
+    ),
+]
+
+
+def judge_safely(request: Request, emit: Emit, timeout: float = TIMEOUT) -> None:
+    """:func:`proof_lm.cli.judging.judge`, by :func:`judge_apart` where code that is not ours makes the subject.
+
+    Raises:
+        ProofLMError: the target cannot be loaded.
+    """
+    if request.source.is_foreign:
+        judge_apart(request, emit, timeout)
+    else:
+        judge(request, emit)
 
 
 def judge_apart(request: Request, emit: Emit, timeout: float = TIMEOUT) -> None:
     """Judges the target in a child process, with the events of :func:`proof_lm.cli.judging.judge`.
 
     A contract during which the child hangs or dies is inconclusive, and the rest is judged in a new child; three
-    times, then the rest is left undecided. Nothing of the child's process group is left running.
+    times, then the rest is left undecided; a replay has no rest. Nothing of the child's process group is left running.
 
     Raises:
         ProofLMError: the target cannot be loaded, or its process hangs or dies while it is.
@@ -53,6 +75,8 @@ def judge_apart(request: Request, emit: Emit, timeout: float = TIMEOUT) -> None:
             emit({"event": "failed", "message": f"the target's process {lost}; no more was asked of it"})
             return
         state.give_up(lost)
+        if request.replay is not None:
+            return
 
 
 class _State:
@@ -94,10 +118,11 @@ class _State:
 def _one_child(request: Request, see: Emit, timeout: float) -> str:
     """Tells what one child tells; then how it was lost, in words, or nothing if it came to its end."""
     with tempfile.TemporaryDirectory(prefix="proof-lm-") as folder:
-        events = Path(folder) / "events"
+        events, asked = Path(folder) / "events", Path(folder) / "request"
         events.touch()
+        asked.write_text(json.dumps(request.to_dict()), encoding="utf-8")  # too long for an argument
         child = subprocess.Popen(
-            [sys.executable, "-m", "proof_lm.cli.child", str(events), json.dumps(request.to_dict())],
+            [sys.executable, "-m", "proof_lm.cli.child", str(events), str(asked)],
             stdin=subprocess.DEVNULL,
             stdout=sys.__stderr__,  # standard output is for the result
             start_new_session=True,

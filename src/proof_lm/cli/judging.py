@@ -1,4 +1,5 @@
-"""A verification, from the target's name to the verdicts, told as events that can cross from process to process."""
+"""A verification or a replay, from the target's name to the verdicts, told as events that can cross from process to
+process."""
 
 from __future__ import annotations
 
@@ -20,6 +21,9 @@ Event = Mapping[str, Any]
 :func:`proof_lm.verify.report.result_to_dict` writes it), ``diagnosing``, ``diagnosed`` (``diagnosis``), ``recording``,
 ``violations`` (``files``: documents by name), ``looking``, ``influences`` (``influences``, as
 :func:`proof_lm.verify.report.influence_to_dict` writes them), ``failed`` (``message``: why no more follows).
+
+In a replay ``replayed`` comes before ``decided``, with ``last_call`` and ``fingerprint`` as of
+:class:`proof_lm.verify.replay.Replay`.
 """
 Emit = Callable[[Event], None]
 
@@ -37,16 +41,18 @@ class Request:
         violations: whether a document is wanted of each violation.
         influences: whether it is to be measured which token moves which position.
         earlier: results of contracts that were decided before, as events tell them.
+        replay: document of a violation; it alone is measured again, whatever else is said here.
     """
 
     source: Source
-    contracts: tuple[str, ...]
-    level: Level
+    contracts: tuple[str, ...] = ()
+    level: Level = "standard"
     max_seconds: float | None = None
     jobs: int = 1
     violations: bool = False
     influences: bool = False
     earlier: tuple[Mapping[str, Any], ...] = ()
+    replay: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """In JSON's own types."""
@@ -63,6 +69,7 @@ class Request:
             "violations": self.violations,
             "influences": self.influences,
             "earlier": list(self.earlier),
+            "replay": self.replay,
         }
 
     @classmethod
@@ -79,6 +86,7 @@ class Request:
             given["violations"],
             given["influences"],
             tuple(given["earlier"]),
+            given["replay"],
         )
 
 
@@ -96,6 +104,9 @@ def judge(request: Request, emit: Emit) -> None:
     begun = time.monotonic()
     subject = request.source.load()
     emit(_loaded(subject))
+    if request.replay is not None:
+        _measure_again(request.replay, subject, emit)
+        return
     if not request.contracts:
         return
     contracts = [contract for contract in CONTRACTS if contract.name in request.contracts]
@@ -139,6 +150,18 @@ def judge(request: Request, emit: Emit) -> None:
         emit({"event": "looking"})
         influences = measure_influences(subject, request.source.seed)
         emit({"event": "influences", "influences": [influence_to_dict(one) for one in influences]})
+
+
+def _measure_again(document: Mapping[str, Any], subject: Subject, emit: Emit) -> None:
+    from proof_lm.verify.replay import replay
+    from proof_lm.verify.report import result_to_dict
+    from proof_lm.verify.violation import Violation
+
+    violation = Violation.from_dict(document)
+    emit({"event": "begun", "contract": violation.contract})
+    found = replay(violation, subject)
+    emit({"event": "replayed", "last_call": found.last_call, "fingerprint": found.fingerprint})
+    emit({"event": "decided", "result": result_to_dict(found.result)})
 
 
 def _loaded(subject: Subject) -> Event:

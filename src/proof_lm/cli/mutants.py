@@ -31,7 +31,10 @@ def mutants(
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Mutants judged at a time.")] = 1,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the matrix, or the suite's score, to this file.")
+        Path | None,
+        typer.Option(
+            "--json", help="Write the matrix, or the suite's score, to this file; - is standard output."
+        ),
     ] = None,
     suite: Annotated[
         str | None,
@@ -106,7 +109,7 @@ def mutants(
                 console.print(step, markup=False, highlight=False)
 
         matrix = kill_matrix(chosen, contracts, jobs=jobs, on_row=on_row)
-    _render(matrix, out())
+    _render(matrix, out(json_file))
     if json_file is not None:
         write_json(json_file, _to_dict(matrix))
     raise typer.Exit(0 if matrix.is_complete else 1)

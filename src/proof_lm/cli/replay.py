@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from proof_lm.cli.isolation import TIMEOUT, Timeout, judge_safely
+from proof_lm.cli.judging import Event, Request
 from proof_lm.cli.output import out, progress, require_writable, write_json
 from proof_lm.cli.subjects import SUBJECT_HELP, Source
 from proof_lm.cli.targets import EMBEDDED
@@ -17,8 +17,9 @@ from proof_lm.errors import TargetError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from proof_lm.verify.replay import Replay, Violation
+    from proof_lm.verify.replay import Replay
     from proof_lm.verify.verdict import Bound, Measurement
+    from proof_lm.verify.violation import Violation
 
 MAX_SHOWN = 64  # characters of the token ids
 
@@ -40,30 +41,28 @@ def replay(
         typer.Option("--map", help="JSON file of a foreign decoder's map, instead of the file's."),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write what was measured then and now to this file.")
+        Path | None,
+        typer.Option(
+            "--json", help="Write what was measured then and now to this file; - is standard output."
+        ),
     ] = None,
+    timeout: Timeout = TIMEOUT,
 ) -> None:
     """Show a violation again in the case in which it was found, or say that it is gone.
 
     Exit status: 1 the contract is violated again, 0 it holds, 2 the file, the command or the target is wrong, 3 it
-    could not be decided.
+    could not be decided, 130 interrupted.
     """
-    from proof_lm.verify.replay import read_violation
-    from proof_lm.verify.replay import replay as measure_again
+    from proof_lm.verify.violation import read_violation
 
     violation = read_violation(file)
     if json_file is not None:
         require_writable(json_file)
     source = _source(violation, target, argument, map_file)
-    name = source.target or f"embedded decoder ({EMBEDDED})"
-    with progress().status("") as status, contextlib.redirect_stdout(sys.stderr):
-        status.update(_escaped(f"loading {name}"))
-        subject = source.load()
-        status.update(_escaped(f"{name}: measuring {violation.contract}"))
-        found = measure_again(violation, subject)
-    _render(found, subject.name, _map_differs(violation, source), out())
+    loaded, found = _measured_again(violation, source, timeout)
+    _render(found, loaded, _map_differs(violation, source), out(json_file))
     if json_file is not None:
-        write_json(json_file, _to_dict(found, subject.name))
+        write_json(json_file, _to_dict(found, loaded))
     raise typer.Exit(found.exit_status)
 
 
@@ -85,8 +84,33 @@ def _source(
     return Source(origin.target, seed, tuple(arguments or origin.arguments), map_file)
 
 
+def _measured_again(violation: Violation, source: Source, timeout: float) -> tuple[str, Replay]:
+    """What the subject is called, and what came of it; undecided where its process was lost."""
+    from proof_lm.verify import ContractResult, Verdict
+    from proof_lm.verify.replay import Replay
+    from proof_lm.verify.report import result_from_dict
+
+    told: dict[str, Event] = {}
+    name = source.target or f"embedded decoder ({EMBEDDED})"
+    with progress().status(_escaped(f"loading {name}")) as status:
+
+        def on_event(event: Event) -> None:
+            told[event["event"]] = event
+            if event["event"] == "begun":
+                status.update(_escaped(f"{name}: measuring {violation.contract}"))
+
+        judge_safely(Request(source, replay=violation.to_dict()), on_event, timeout)
+    if "decided" in told:
+        result = result_from_dict(told["decided"]["result"])
+    else:
+        reason = told["failed"]["message"]
+        result = ContractResult(violation.contract, violation.statement, Verdict.INCONCLUSIVE, reason=reason)
+    now = told.get("replayed", {"last_call": None, "fingerprint": ""})
+    return told["loaded"]["target"], Replay(violation, result, now["last_call"], now["fingerprint"])
+
+
 def _map_differs(violation: Violation, source: Source) -> bool:
-    from proof_lm.verify.replay import file_digest
+    from proof_lm.verify.violation import file_digest
 
     digest = None if source.map_file is None else file_digest(source.map_file)
     return digest != violation.origin.map_digest
@@ -139,7 +163,7 @@ def _remarks(found: Replay, map_differs: bool) -> list[str]:
         remarks.append("what was found then is not what violates it now")
     elif found.outcome == "shown again" and then is not None and now is not None:
         remarks.append("the same number" if repr(then.measured) == repr(now.measured) else "another number")
-    if found.violation.fingerprint != found.fingerprint:
+    if found.fingerprint not in ("", found.violation.fingerprint):
         remarks.append("the weights are not those in which it was found")
     if map_differs:
         remarks.append("the map is not that with which it was found")
@@ -166,7 +190,7 @@ def _token_ids(call: Any) -> str:
 
 def _versions(violation: Violation) -> list[tuple[str, str, str]]:
     """Those that are not the same now."""
-    from proof_lm.verify.replay import versions
+    from proof_lm.verify.violation import versions
 
     return [
         (name, violation.versions.get(name, ""), version)
@@ -184,7 +208,7 @@ def _escaped(text: str) -> str:
 
 
 def _to_dict(found: Replay, target: str) -> dict[str, Any]:
-    from proof_lm.verify.replay import measured_to_dict, versions
+    from proof_lm.verify.violation import measured_to_dict, versions
 
     return {
         "format": "proof-lm/replay",

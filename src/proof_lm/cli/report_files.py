@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proof_lm.cli.output import OutputError, require_writable, write_json, write_text
+from proof_lm.cli.output import STANDARD_OUTPUT, OutputError, require_writable, write_json, write_text
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
@@ -56,20 +56,28 @@ class ReportFiles:
     violations: Path | None = None
     matrix: Mapping[str, Any] | None = None
 
+    @property
+    def named(self) -> list[Path]:
+        """The files; not the folder."""
+        files = (self.json, self.junit, self.markdown, self.html, self.baseline)
+        return [file for file in files if file is not None]
+
     def require_writable(self) -> None:
         """Before long work: can all of it be written?
 
         Raises:
             OutputError: a folder does not exist, or a file is one; two are the same.
         """
-        files = [f for f in (self.json, self.junit, self.markdown, self.html, self.baseline) if f is not None]
-        for file in files:
+        for file in self.named:
             require_writable(file)
-        resolved = [file.resolve() for file in files]
-        for file in files:
+        resolved = [file.resolve() for file in self.named]
+        for file in self.named:
             if resolved.count(file.resolve()) > 1:
-                raise OutputError(f"{file} is named for two reports; give each a file of its own")
+                place = "standard output (-)" if file == STANDARD_OUTPUT else file
+                raise OutputError(f"{place} is named for two reports; give each a file of its own")
         if self.violations is not None:
+            if self.violations == STANDARD_OUTPUT:
+                raise OutputError("standard output (-) is no directory for the violations; name one")
             if self.violations.exists() and not self.violations.is_dir():
                 raise OutputError(f"{self.violations} is a file; name a directory for the violations")
             if not self.violations.parent.is_dir():

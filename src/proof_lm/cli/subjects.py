@@ -104,6 +104,11 @@ class Source:
                 "proof_lm.verify.Adapter around one"
             )
         module = made.module if isinstance(made, Adapter) else made
+        if any(parameter.is_meta for parameter in module.parameters()):
+            raise TargetError(
+                f"{self.target} is on the meta device, where parameters have no values; move it with "
+                'module.to_empty(device="cpu") and give it weights'
+            )
         weight_map = None if self.map_file is None else read_map(self.map_file, module)
         build = partial(_module_of, make_anew or make)
         return ForeignSubject(self.target, made, weight_map=weight_map, build=build)

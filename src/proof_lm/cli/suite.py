@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proof_lm.cli.output import out, progress, write_json
+from proof_lm.cli.output import INTERRUPTED, out, progress, write_json
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def score_suite(
         except KeyboardInterrupt:
             found = partial
     is_whole = len(found.outcomes) == len(mutants)
-    _render(found, len(mutants), out())
+    _render(found, len(mutants), out(json_file))
     if json_file is not None:
         write_json(json_file, _to_dict(found, len(mutants)))
-    return found.exit_status if is_whole else 130
+    return found.exit_status if is_whole else INTERRUPTED
 
 
 def _words(command: str) -> tuple[str, ...]:

@@ -111,4 +111,6 @@ def resolve(name: str | None) -> Target:
             f"no target {name!r}: there is no such file or directory, and it is not 'smollm2' nor a preset "
             f"({', '.join(PRESETS)})"
         )
+    if path.suffix == ".py":
+        raise TargetError(f"{name} is Python; name what in it makes the decoder, as {name}:NAME")
     return Target(name, None, path.resolve())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.markup import escape
 
-from proof_lm.cli.isolation import TIMEOUT, judge_apart
-from proof_lm.cli.judging import Emit, Event, Request, judge
+from proof_lm.cli.isolation import TIMEOUT, Timeout, judge_safely
+from proof_lm.cli.judging import Event, Request
 from proof_lm.cli.output import INTERRUPTED, out, progress
 from proof_lm.cli.report_files import ReportFiles, read_matrix
 from proof_lm.cli.subjects import SUBJECT_HELP, Source, show_subject
@@ -40,7 +40,9 @@ def verify(
             "--seed", min=0, max=MAX_SEED, help="Of every random choice, a preset's weights included."
         ),
     ] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all evidence to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write all evidence to this file; - is standard output.")
+    ] = None,
     html_file: Annotated[
         Path | None, typer.Option("--html", help="Write a page with everything, pictures included.")
     ] = None,
@@ -84,14 +86,7 @@ def verify(
         float | None, typer.Option("--max-seconds", min=0, help="Begin no contract after so long.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Contracts judged at a time.")] = 1,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            min=0.1,
-            help="Seconds after which code that is not ours is taken to hang, for one contract.",
-        ),
-    ] = TIMEOUT,
+    timeout: Timeout = TIMEOUT,
     list_contracts: Annotated[bool, typer.Option("--list", help="List the contracts and stop.")] = False,
     explain: Annotated[
         str | None, typer.Option("--explain", help="Say how a contract is measured, and stop.")
@@ -133,14 +128,15 @@ def verify(
         influences=html_file is not None,
     )
     if show:
-        _judge(replace(request, contracts=()), partial(_show, out()), timeout)
+        judge_safely(replace(request, contracts=()), partial(_show, out()), timeout)
         return
     run = _run(request, timeout)
     files.write(run.verification, run.violations)  # first: who reads what follows may stop early
-    render(run.verification, out())
+    console = out(*files.named)
+    render(run.verification, console)
     status = run.verification.exit_status
     if baseline is not None:
-        out().print(summary(baseline, run.verification), markup=False, highlight=False, soft_wrap=True)
+        console.print(summary(baseline, run.verification), markup=False, highlight=False, soft_wrap=True)
         status = 1 if compare(baseline, run.verification) else 0
     raise typer.Exit(INTERRUPTED if run.interrupted else status)
 
@@ -193,19 +189,11 @@ def _run(request: Request, timeout: float) -> _Run:
                     verification.influences = tuple(map(influence_from_dict, event["influences"]))
 
         try:
-            _judge(request, on_event, timeout)
+            judge_safely(request, on_event, timeout)
         except KeyboardInterrupt:
             console.print("interrupted: what was decided until then follows", highlight=False)
             run.interrupted = True
     return run
-
-
-def _judge(request: Request, emit: Emit, timeout: float) -> None:
-    """In a process of its own where the code is not ours."""
-    if request.source.is_foreign:
-        judge_apart(request, emit, timeout)
-    else:
-        judge(request, emit)
 
 
 def _show(console: Console, event: Event) -> None:

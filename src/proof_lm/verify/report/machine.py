@@ -178,20 +178,60 @@ def _measurement(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _to_measurement(measurement: Mapping[str, Any]) -> Measurement:
+def _to_measurement(written: Mapping[str, Any]) -> Measurement:
     bound = None
-    if measurement["bound"] is not None:
-        rounding, fault = float(measurement["bound"]), float(measurement["violated_from"])
-        bound = Bound(rounding, fault, measurement["derivation"])
+    if written["bound"] is not None:
+        derivation = take(written, "derivation", str)
+        bound = Bound(real(written, "bound"), real(written, "violated_from"), derivation)
+    return measurement_from_dict(written, bound)
+
+
+def measurement_from_dict(written: Mapping[str, Any], bound: Bound | None) -> Measurement:
+    """A measurement beside its bound, which each kind of document writes in its own way.
+
+    Raises:
+        ValueError: an entry is missing, or not what it must be.
+    """
     return Measurement(
-        measurement["path"],
-        measurement["quantity"],
-        float(measurement["measured"]),
+        take(written, "path", str),
+        take(written, "quantity", str),
+        real(written, "measured"),
         bound,
-        measurement["where"],
+        take(written, "where", str),
     )
 
 
 def number(value: float) -> float | str:
     """A number as JSON can hold it."""
     return value if math.isfinite(value) else str(value)
+
+
+def real(written: Mapping[str, Any], key: str) -> float:
+    """The number that :func:`number` wrote.
+
+    Raises:
+        ValueError: it is missing, or none, or a whole number that no float holds.
+    """
+    value: Any = written.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and value not in ("nan", "inf", "-inf"):
+        raise ValueError(f'{key} must be a number, "nan", "inf" or "-inf"')
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(f"{key} is too large a number") from error
+
+
+_KINDS = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
+
+
+def take(written: Mapping[str, Any], key: str, kind: type, *, optional: bool = False) -> Any:
+    """The entry of that kind; None where it may be null, and is.
+
+    Raises:
+        ValueError: it is missing, or of another kind.
+    """
+    value = written.get(key)
+    if not (isinstance(value, kind) or (optional and key in written and value is None)):
+        raise ValueError(f"{key} must be {_KINDS[kind]}" + (" or null" if optional else ""))
+    return value
