@@ -67,9 +67,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Stand:
 NAMES = [contract.name for contract in at_level("quick")]
 
 
-def all_hold(told: Told) -> None:
+def all_but(told: Told, **verdicts: str) -> None:
+    """Everything holds but what is named, by verdict."""
+    named = {contract: verdict for verdict, contracts in verdicts.items() for contract in contracts.split()}
     for name in NAMES:
-        told.decide(name, "holds")
+        told.decide(name, named.get(name, "holds"), measured=float(named.get(name) != "violated"))
 
 
 def test_a_class_is_judged_on_both_backends(tmp_path: Path) -> None:
@@ -90,6 +92,66 @@ def test_something_violated_exits_1(stand_in: Stand) -> None:
     assert "LlamaForCausalLM: unexplained: causality: sdpa: x = 0" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "verdicts", "status"),
+    [
+        ("XLMWithLMHeadModel", {"violated": "padding"}, 0),  # explained
+        ("XLMWithLMHeadModel", {"violated": "padding cache"}, 1),
+        ("XLMWithLMHeadModel", {}, 1),  # explained, and no longer found
+        ("XLMWithLMHeadModel", {"violated": "padding", "inconclusive": "cache"}, 3),
+        ("LlamaForCausalLM", {"inconclusive": "cache"}, 3),
+        ("LlamaForCausalLM", {"violated": "padding", "inconclusive": "cache"}, 1),
+        ("LlamaForCausalLM", {}, 0),
+    ],
+)
+def test_the_exit_status_tells_whether_anything_is_left_to_look_at(
+    name: str, verdicts: dict[str, str], status: int, stand_in: Stand
+) -> None:
+    stand_in(lambda told: all_but(told, **verdicts))
+    assert run("--only", name).exit_code == status
+
+
+def test_standard_output_can_carry_the_document_alone(stand_in: Stand) -> None:
+    stand_in(all_but)
+    result = run("--only", "LlamaForCausalLM", "--json", "-")
+    assert json.loads(result.stdout)["pairs"] == {"holds": 1, "violated": 0, "inconclusive": 0}
+    assert "1 class-backend pair decided" in result.stderr
+
+
+def test_a_violation_is_kept_and_replayed_on_the_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, folder = tmp_path / "zoo.html", tmp_path / "violations"
+    result = run("--only", "RwkvForCausalLM", "--html", str(page), "--save-violations", str(folder))
+    assert result.exit_code == 0, result.output  # all of it is explained
+    found = ("input-gradients", "live-parameters", "padding", "prefix")
+    assert sorted(file.name for file in folder.iterdir()) == [
+        f"RwkvForCausalLM-{name}.json" for name in found
+    ]
+    assert "which gives logits of shape (B, B, V)" in page.read_text()
+    monkeypatch.setattr(Source, "is_foreign", False)  # in this process, which has transformers already
+    replayed = CliRunner().invoke(app, ["replay", str(folder / "RwkvForCausalLM-prefix.json")])
+    assert replayed.exit_code == 1, replayed.output
+    assert replayed.stdout.startswith("prefix: shown again.")
+    assert "hf-tiny:RwkvForCausalLM" in replayed.stdout
+
+
+def test_violations_are_recorded_only_when_wanted_and_it_is_said_where_that_failed(
+    stand_in: Stand, tmp_path: Path
+) -> None:
+    def act(told: Told) -> None:
+        all_but(told, violated="padding")
+        if told.request.violations:
+            die(told)
+
+    stand_in(act)
+    without = run("--only", "XLMWithLMHeadModel")
+    assert "cut short" not in without.stdout
+    wanted = run("--only", "XLMWithLMHeadModel", "--save-violations", str(tmp_path / "violations"))
+    assert "cut short: XLMWithLMHeadModel: its process was killed by SIGKILL" in wanted.stdout
+    assert not (tmp_path / "violations").exists()
+
+
 def test_a_process_that_takes_too_long_is_killed_with_its_own_and_what_it_decided_counts(
     stand_in: Stand, tmp_path: Path
 ) -> None:
@@ -102,7 +164,7 @@ def test_a_process_that_takes_too_long_is_killed_with_its_own_and_what_it_decide
 
     stand_in(hang)
     result = run("--only", "LlamaForCausalLM", "--timeout", "1")
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert "cut short: LlamaForCausalLM: took longer than 1 s" in result.stdout
     assert "0 holds, 0 violated, 1 inconclusive" in result.stdout
     time.sleep(1.5)
@@ -138,15 +200,15 @@ def stop_while_writing(told: Told) -> None:
 def test_what_cannot_run_says_why(act: Callable[[Told], None], reason: str, stand_in: Stand) -> None:
     stand_in(act)
     result = run("--only", "LlamaForCausalLM")
-    assert result.exit_code == 0
+    assert result.exit_code == 3
     assert f"not runnable: LlamaForCausalLM: {reason}" in result.stdout
 
 
 def test_an_interrupted_run_reports_what_is_done_and_leaves_nothing_running(
-    stand_in: Stand, monkeypatch: pytest.MonkeyPatch
+    stand_in: Stand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def act(told: Told) -> None:
-        all_hold(told)
+        all_but(told)
         if "Llama" in str(told.request.source.target):
             time.sleep(60)
 
@@ -162,10 +224,12 @@ def test_an_interrupted_run_reports_what_is_done_and_leaves_nothing_running(
 
     monkeypatch.setattr(zoo, "judge_classes", until_the_first)
     monkeypatch.setattr(zoo._Process, "kill", lambda self: (kill(self), killed.append(self)))
-    result = run("--only", "GPT2LMHeadModel,LlamaForCausalLM", "--jobs", "2")
+    page = tmp_path / "zoo.html"
+    result = run("--only", "GPT2LMHeadModel,LlamaForCausalLM", "--jobs", "2", "--html", str(page))
     assert result.exit_code == 130
     assert "interrupted" in result.stderr
     assert "1 class, 0 not runnable, 1 not come to" in result.stdout
+    assert "interrupted before these were judged: LlamaForCausalLM." in page.read_text()
     assert {process.name for process in killed} == {"GPT2LMHeadModel", "LlamaForCausalLM"}
     assert all(process.has_ended for process in killed)
 
@@ -176,6 +240,10 @@ def test_an_interrupted_run_reports_what_is_done_and_leaves_nothing_running(
         (["--only", "LamaForCausalLM"], "near it are LlamaForCausalLM"),
         (["--level", "deep"], "no level named 'deep'; there are quick, standard, thorough"),
         (["--json", "/no/such/folder/file.json"], "there is no directory /no/such/folder"),
+        (["--html", "/no/such/folder/file.html"], "there is no directory /no/such/folder"),
+        (["--save-violations", "/no/such/folder"], "there is no directory /no/such"),
+        (["--save-violations", __file__], "is a file; name a directory"),
+        (["--json", "both", "--html", "both"], "both is named for two reports"),
     ],
 )
 def test_wrong_input_is_refused(arguments: list[str], message: str, refused: Callable[..., str]) -> None:

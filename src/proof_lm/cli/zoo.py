@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shlex
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,8 @@ import typer
 
 from proof_lm.cli.isolation import complete_events, death
 from proof_lm.cli.judging import Request
-from proof_lm.cli.output import INTERRUPTED, out, progress, require_writable, write_json
+from proof_lm.cli.output import INTERRUPTED, out, progress, write_json, write_text
+from proof_lm.cli.report_files import ReportFiles
 from proof_lm.cli.subjects import HF_TINY, Source
 
 if TYPE_CHECKING:
@@ -39,27 +42,41 @@ def zoo(
     level: Annotated[
         str, typer.Option("--level", help="quick, standard or thorough: how much is looked at.")
     ] = "quick",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the table to this file.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the table to this file; - is standard output.")
+    ] = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with the table and all evidence.")
+    ] = None,
+    violations: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-violations", help="Write each violation to this folder, for `proof-lm replay FILE`."
+        ),
+    ] = None,
 ) -> None:
     """Judge every causal language model of transformers, made small, on each of its attention backends.
 
-    Exit status: 0 nothing is violated, 1 something is, explained or not, 2 the command is wrong, 130 interrupted.
+    Exit status: 0 all that is violated is explained, 1 something is not, or is explained and no longer found, 2 the
+    command is wrong, 3 neither, but something is inconclusive or no class could be judged, 130 interrupted.
     """
     from proof_lm.testing import select_contracts
-    from proof_lm.verify.zoo import render_zoo, zoo_to_dict
+    from proof_lm.verify.zoo import exit_status, render_zoo, zoo_to_dict, zoo_to_html
 
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     chosen, known_level = _classes(only), cast("Level", level)
     select_contracts((), known_level)  # refuses what is no level
-    if json_file is not None:
-        require_writable(json_file)
+    files = ReportFiles(json=json_file, html=html_file, violations=violations)
+    files.require_writable()
     begun = time.monotonic()
     entries: list[ZooEntry] = []
     interrupted = False
     console = progress()
     with console.status(f"{len(chosen)} classes") as status:
         try:
-            for entry in judge_classes(chosen, known_level, jobs=jobs, timeout=timeout):
+            for entry in judge_classes(
+                chosen, known_level, jobs=jobs, timeout=timeout, violations=violations is not None
+            ):
                 entries.append(entry)
                 line = _progress(entries, len(chosen), time.monotonic() - begun)
                 status.update(line)
@@ -72,17 +89,24 @@ def zoo(
     seconds = time.monotonic() - begun
     done = {entry.name for entry in entries}
     left = [name for name in chosen if name not in done]
-    render_zoo(entries, out(), seconds, len(left))
-    if json_file is not None:
+    if json_file is not None:  # first: who reads what follows may stop early
         write_json(json_file, zoo_to_dict(entries, level=level, seconds=seconds, left=left))
-    violated = any(entry.violated for entry in entries)
-    raise typer.Exit(INTERRUPTED if interrupted else 1 if violated else 0)
+    if html_file is not None:
+        command = shlex.join(["proof-lm", *sys.argv[1:]])
+        page = zoo_to_html(entries, command=command, level=level, seconds=seconds, left=left)
+        write_text(html_file, page)
+    for entry in entries:
+        if entry.verification is not None:
+            ReportFiles(violations=violations).write(entry.verification, entry.replays)
+    render_zoo(entries, out(*files.named), seconds, len(left))
+    raise typer.Exit(INTERRUPTED if interrupted else exit_status(entries))
 
 
 def judge_classes(
-    names: Sequence[str], level: Level, *, jobs: int = 1, timeout: float = 120.0
+    names: Sequence[str], level: Level, *, jobs: int = 1, timeout: float = 120.0, violations: bool = False
 ) -> Iterator[ZooEntry]:
-    """Judges each class in a process of its own, ``jobs`` at a time; gives entries as they are done.
+    """Judges each class in a process of its own, ``jobs`` at a time; gives entries as they are done, with documents of
+    their violations if wanted.
 
     A process that takes longer than ``timeout`` seconds is killed with all that it started; what it decided by then
     counts. Those under way are killed when the caller stops asking.
@@ -100,7 +124,7 @@ def judge_classes(
             while waiting or running:
                 while waiting and len(running) < jobs:
                     name = waiting.pop(0)
-                    request = Request(Source(f"{HF_TINY}{name}", 0), contracts, level)
+                    request = Request(Source(f"{HF_TINY}{name}", 0), contracts, level, violations=violations)
                     running.append(_Process.start(name, Path(scratch), request))
                 time.sleep(PAUSE)
                 for process in tuple(running):
@@ -153,24 +177,28 @@ class _Process:
 
     def entry(self, cut: str) -> ZooEntry:
         """What it told; ``cut`` says why it was ended, if it was."""
-        from proof_lm.verify import Verification
+        from proof_lm.verify import Verdict, Verification
         from proof_lm.verify.report import result_from_dict
         from proof_lm.verify.zoo import ZooEntry
 
         request = self.request
         target = str(request.source.target)
         verification = Verification(target, request.source.seed, request.contracts, level=request.level)
-        message = cut
+        message, replays = cut, {}
         with self.events.open(encoding="utf-8") as lines:
             for event in complete_events(lines):
                 if event["event"] == "decided":
                     verification.results.append(result_from_dict(event["result"]))
+                elif event["event"] == "violations":
+                    replays = {f"{self.name}-{file}": document for file, document in event["files"].items()}
                 elif event["event"] == "failed":
                     message = event["message"].removeprefix(f"{target}: ")
         seconds = time.monotonic() - self.begun
-        if not message and verification.undecided:
+        is_lost = request.violations and verification.count(Verdict.VIOLATED) and not replays
+        if not message and (verification.undecided or is_lost):
             message = self._death()
-        return ZooEntry(self.name, seconds, verification if verification.results else None, message)
+        judged = verification if verification.results else None
+        return ZooEntry(self.name, seconds, judged, message, replays)
 
     def _death(self) -> str:
         """How it ended without a word."""

@@ -56,11 +56,13 @@ def to_html(verification: Verification, *, command: str, matrix: Mapping[str, An
         "time": f"{seconds:.1f} s",
     }
     return (
-        _templates()
+        templates()
         .get_template("page.html.jinja")
         .render(
             verification=verification,
+            heading=verification.target,
             status=status,
+            kind=CLASSES[status],
             headline=words.headline(verification),
             totals=words.totals(verification),
             tiles=_tiles(verification),
@@ -80,18 +82,20 @@ def to_html(verification: Verification, *, command: str, matrix: Mapping[str, An
     )
 
 
-def _templates() -> jinja2.Environment:
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("proof_lm.verify.report"),
+def templates(*packages: str) -> jinja2.Environment:
+    """The templates of pages, and those of other packages: all text is escaped, and what cannot be seen written out."""
+    loaders = [jinja2.PackageLoader(package) for package in ("proof_lm.verify.report", *packages)]
+    found = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: words.printable(value) if type(value) is str else value,
     )
-    templates.globals.update(signs=SIGNS, classes=CLASSES, figures=words.figures, evidence=words.evidence)
-    templates.filters.update(derivations=_derivations, worst_first=_worst_first)
-    return templates
+    found.globals.update(signs=SIGNS, classes=CLASSES, figures=words.figures, evidence=words.evidence)
+    found.filters.update(derivations=_derivations, worst_first=_worst_first)
+    return found
 
 
 def _tiles(verification: Verification) -> list[tuple[str, str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from proof_lm.verify.verdict import ContractResult, Verdict, Verification, worst_verdict
 from proof_lm.verify.zoo.explained import EXPLAINED, Explanation, explanations
@@ -20,13 +21,16 @@ class ZooEntry:
         name: of the class.
         seconds: wall time of its process.
         verification: what was decided; None where nothing was.
-        reason: why nothing was decided, or why not all of it.
+        reason: why nothing was decided, or not all of it, or why what was wanted of it is not recorded.
+        replays: documents of what is violated, as :func:`proof_lm.verify.replay.violation_files` makes them, by
+            the names of their files.
     """
 
     name: str
     seconds: float
     verification: Verification | None
     reason: str = ""
+    replays: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -48,6 +52,14 @@ class ZooEntry:
         if self.verification.undecided:
             verdicts.append(Verdict.INCONCLUSIVE)
         return max(verdicts, key=_RANK.index)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was asked and not decided."""
+        verification = self.verification
+        return verification is not None and bool(
+            verification.undecided or verification.count(Verdict.INCONCLUSIVE)
+        )
 
     @property
     def violated(self) -> tuple[ContractResult, ...]:
@@ -101,3 +113,12 @@ def decided_pairs(entries: Sequence[ZooEntry]) -> dict[Verdict, int]:
         verdict: verdicts.count(verdict)
         for verdict in (Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE)
     }
+
+
+def exit_status(entries: Sequence[ZooEntry]) -> int:
+    """0 all that is violated is explained; 1 something is not, or is explained and no longer found; 3 neither, but
+    something is inconclusive or no class could be judged."""
+    judged = [entry for entry in entries if entry.verification is not None]
+    if any(entry.unexplained or entry.outdated for entry in judged):
+        return 1
+    return 3 if not judged or any(entry.is_open for entry in judged) else 0

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proof_lm import __version__
 from proof_lm.verify.report import result_to_dict
+from proof_lm.verify.report.machine import environment
 from proof_lm.verify.report.terminal import STYLES
 from proof_lm.verify.verdict import Verdict
 from proof_lm.verify.zoo.entry import ZooEntry, decided_pairs
@@ -50,11 +48,11 @@ def render_zoo(entries: Sequence[ZooEntry], console: Console, seconds: float, n_
         for known in entry.outdated:
             line = f"{entry.name}: explained, and no longer found: {known.sentence}"
             console.print(escape(line), style="bold red", highlight=False, soft_wrap=True)
-    console.print(totals(entries, seconds, n_left), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\n{totals(entries, seconds, n_left)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def totals(entries: Sequence[ZooEntry], seconds: float, n_left: int = 0) -> str:
-    """The last line."""
+    """How many classes and pairs came to what, in one line."""
     judged = [entry for entry in entries if entry.verification is not None]
     pairs = decided_pairs(judged)
     n_decided = pairs[Verdict.HOLDS] + pairs[Verdict.VIOLATED]
@@ -64,7 +62,7 @@ def totals(entries: Sequence[ZooEntry], seconds: float, n_left: int = 0) -> str:
     left = f", {n_left} not come to" if n_left else ""
     n_not_runnable = len(entries) - len(judged)
     return (
-        f"\n{len(entries)} class{'es' * (len(entries) != 1)}, {n_not_runnable} not runnable{left}; "
+        f"{len(entries)} class{'es' * (len(entries) != 1)}, {n_not_runnable} not runnable{left}; "
         f"{n_decided} class-backend pair{'s' * (n_decided != 1)} decided: {counts}; "
         f"classes with a defect: {defective}, with an unexplained violation: {unexplained}; {seconds:.0f} s"
     )
@@ -83,17 +81,16 @@ def zoo_to_dict(
         "version": FORMAT_VERSION,
         "level": level,
         "seconds": round(seconds, 1),
-        "environment": {
-            "proof_lm": __version__,
-            "transformers": version("transformers"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-        },
+        "environment": zoo_environment(),
         "pairs": {verdict.value: n for verdict, n in pairs.items()},
         "not_come_to": list(left),
         "classes": [_entry_to_dict(entry) for entry in entries],
     }
+
+
+def zoo_environment() -> dict[str, str]:
+    """What computes here, and whose classes."""
+    return environment() | {"transformers": version("transformers")}
 
 
 def _entry_to_dict(entry: ZooEntry) -> dict[str, Any]:
