@@ -55,6 +55,11 @@ def exits() -> nn.Module:
     return _acting(lambda module, logits: sys.exit("enough"))
 
 
+def on_meta() -> nn.Module:
+    with torch.device("meta"):
+        return nn.Sequential(nn.Embedding(31, 8), nn.Linear(8, 31))
+
+
 def vanishes() -> nn.Module:
     return _acting(lambda module, logits: os._exit(0))
 
