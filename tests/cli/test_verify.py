@@ -79,7 +79,10 @@ def test_list_and_explain_name_every_contract() -> None:
         ([__file__], "is Python; name what in it makes the decoder, as"),
         (["no/such.py:build"], "there is no file no/such.py"),
         (["no_such_module:build"], "importing no_such_module raised ModuleNotFoundError"),
-        ([f"{Path(__file__).parent}/misbehaving.py:on_meta"], "is on the meta device, where parameters have no values"),
+        (
+            [f"{Path(__file__).parent}/misbehaving.py:on_meta"],
+            "is on the meta device, where parameters have no values",
+        ),
         (["json:nothing"], "json has no 'nothing'; it has"),
         (["json:dumps"], "missing a required argument: 'obj'; give --arg obj=VALUE"),
         (["json:dumps", "--arg", "obj"], "--arg must be name=value, got 'obj'"),
