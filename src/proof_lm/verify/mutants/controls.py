@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from proof_lm import functional
@@ -109,6 +108,8 @@ class AtLowerRight(Attention):
     def attend(self, queries: Queries, keys: Keys, values: Values, context: AttentionContext) -> Queries:
         if context.mask is not None or self.training or queries.shape[2] == 1:
             return super().attend(queries, keys, values, context)
+        from torch.nn.attention.bias import causal_lower_right  # loads PyTorch's compiler: seconds
+
         bias = causal_lower_right(queries.shape[2], keys.shape[2])
         return scaled_dot_product_attention(queries, *expanded(queries, keys, values), attn_mask=bias)
 
