@@ -166,7 +166,7 @@ def test_markdown_is_escaped_and_has_every_table(tmp_path: Path, saved: Path) ->
     assert r"a\|b\*c" in text.split("\n")[0]
     rows = [line for line in text.split("\n") if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
-    assert text.count("\n## ") == 12
+    assert text.count("\n## ") == 13
 
 
 def test_decoders_stand_side_by_side() -> None:

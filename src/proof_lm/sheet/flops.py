@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proof_lm.config import DecoderConfig
@@ -73,13 +73,29 @@ def recomputation_flops(config: DecoderConfig, values: Mapping[str, int]) -> Flo
 def terms(config: DecoderConfig, values: Mapping[str, int]) -> list[Term]:
     """The products of a forward pass: projections and feed-forward layers, which grow with the width squared;
     scores, which grow with the length squared; and the head."""
+    products = [step for step in operations(config) if step.product is not None]
+    return _grouped(products, values, lambda step: _TERMS.get(step.name, step.part.replace("_", "-")))
+
+
+def kinds(config: DecoderConfig, values: Mapping[str, int]) -> list[Term]:
+    """The operations of a forward pass by their kind: products, norms, softmax, RoPE, elementwise, loss."""
+    counted = [step for step in operations(config) if step.flops]
+    return sorted(
+        _grouped(counted, values, lambda step: _KINDS.get(step.kind, step.kind)), key=lambda term: -term.value
+    )
+
+
+def _grouped(
+    steps: list[Operation], values: Mapping[str, int], name_of: Callable[[Operation], str]
+) -> list[Term]:
     formulas: dict[str, Polynomial] = {}
-    for step in operations(config):
-        if step.product is not None:
-            name = _TERMS.get(step.name, step.part.replace("_", "-"))
-            layers = Polynomial.of("L" if step.is_in_layer else "")
-            formulas[name] = formulas.get(name, Polynomial({})) + step.flops * layers
+    for step in steps:
+        layers = Polynomial.of("L" if step.is_in_layer else "")
+        formulas[name_of(step)] = formulas.get(name_of(step), Polynomial({})) + step.flops * layers
     return [Term(name, formula, formula.at(values)) for name, formula in formulas.items()]
+
+
+_KINDS = {"product": "matrix products", "norm": "norms", "rope": "RoPE"}
 
 
 _TERMS = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import ConfigError
@@ -16,6 +17,7 @@ from proof_lm.sheet.flops import (
     Flops,
     Term,
     forward_flops,
+    kinds,
     recomputation_flops,
     step_flops,
     terms,
@@ -163,6 +165,11 @@ class Sheet:
         return terms(self.config, self.values)
 
     @cached_property
+    def kinds(self) -> list[Term]:
+        """All operations of the forward pass by their kind, the most first."""
+        return kinds(self.config, self.values)
+
+    @cached_property
     def conventions(self) -> dict[str, int]:
         """A training step by each way of counting."""
         return {
@@ -174,6 +181,12 @@ class Sheet:
     def recipes(self) -> list[Recipe]:
         """Ways of training in this dtype."""
         return recipes(self.dtype)
+
+    @cached_property
+    def all_recipes(self) -> list[Recipe]:
+        """Those of float32 and bfloat16, and of this dtype if it is another."""
+        dtypes = dict.fromkeys([self.dtype, "float32", "bfloat16"])
+        return [recipe for dtype in dtypes for recipe in recipes(dtype)]
 
     @cached_property
     def activations(self) -> dict[str, int]:
@@ -214,6 +227,10 @@ class Sheet:
     def growth(self) -> list[Growth]:
         """What doubling does."""
         return growth(self.config, self.batch, self.n_tokens, self.dtype)
+
+    def with_(self, **changes: Any) -> Sheet:
+        """The sheet of the same decoder with some fields of its config changed."""
+        return replace(self, config=self.config.with_(**changes))
 
     def shape_of(self, operation: Operation) -> tuple[int, ...]:
         """The shape of its output in numbers."""

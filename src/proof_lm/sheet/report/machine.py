@@ -82,6 +82,9 @@ def to_dict(
         "terms": [
             {"name": term.name, "formula": str(term.formula), "flops": term.value} for term in sheet.terms
         ],
+        "kinds": [
+            {"name": kind.name, "formula": str(kind.formula), "flops": kind.value} for kind in sheet.kinds
+        ],
         "growth": [dataclasses.asdict(grown) for grown in sheet.growth],
         "recipes": [{**dataclasses.asdict(recipe), "total": recipe.total} for recipe in sheet.recipes],
         "activation_bytes": sheet.activations,

@@ -36,6 +36,7 @@ def sheet_tables(sheet: Sheet, plan: Plan | None = None) -> list[Table]:
         _parts(sheet),
         _parameters(sheet),
         _forward(sheet),
+        _kinds(sheet),
         _passes(sheet),
         _growth(sheet),
         _conventions(sheet),
@@ -53,8 +54,11 @@ def _parts(sheet: Sheet) -> Table:
     ]
     rows.append(("one layer", str(sheet.layer.formula), f"{sheet.layer.count:,}", ""))
     rows.append(("all", "", f"{sheet.parameter_count:,}", "100.0 %"))
-    tie = "The head is the embedding." if sheet.config.tie_embeddings else ""
-    return Table("Parameters by part", ("part", "formula", "parameters", "share"), rows, tie, 2)
+    is_tied = sheet.config.tie_embeddings
+    otherwise = sheet.with_(tie_embeddings=not is_tied).parameter_count
+    rows.append(("all, untied" if is_tied else "all, tied", "", f"{otherwise:,}", ""))
+    note = "The head is the embedding." if is_tied else "The head is a matrix of its own."
+    return Table("Parameters by part", ("part", "formula", "parameters", "share"), rows, note, 2)
 
 
 def _parameters(sheet: Sheet) -> Table:
@@ -119,6 +123,14 @@ def _passes(sheet: Sheet) -> Table:
     return Table("FLOPs", ("pass", "products, dense", "products, causal", "other", "dense, a token"), rows)
 
 
+def _kinds(sheet: Sheet) -> Table:
+    whole = sheet.forward.total
+    rows = [
+        (kind.name, str(kind.formula), f"{kind.value:,}", share(kind.value, whole)) for kind in sheet.kinds
+    ]
+    return Table("Forward pass by kind", ("kind", "formula", "FLOPs", "share"), rows, "", 2)
+
+
 def _growth(sheet: Sheet) -> Table:
     formulas = {f"FLOPs, {term.name}": str(term.formula) for term in sheet.terms}
     whole = sum(term.value for term in sheet.terms)
@@ -167,7 +179,7 @@ def _training_memory(sheet: Sheet) -> Table:
             n_bytes(recipe.total * count),
             str(recipe.total),
         )
-        for recipe in sheet.recipes
+        for recipe in sheet.all_recipes
     ]
     kept = ", ".join(
         f"{name} {n_bytes(value)}"
