@@ -223,3 +223,14 @@ def test_a_decoder_without_room_is_not_built(refused: Refused) -> None:
     message = refused("verify", "llama-3.1-405b")
     assert "needs 4,870.2 GB for its weights" in message
     assert "proof-lm sheet llama-3.1-405b" in message
+
+
+def test_the_config_of_a_directory_is_read_without_torch(tmp_path: Path) -> None:
+    save_hf(randomized(MODERN, 0), tmp_path / "hf")
+    program = (
+        "import sys; from typer.testing import CliRunner; from proof_lm.cli.app import app;"
+        f"r = CliRunner().invoke(app, ['sheet', {str(tmp_path / 'hf')!r}]);"
+        "print(r.exit_code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "0 False"

@@ -14,8 +14,9 @@ from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
 from proof_lm.gguf_reader import BoundedReader
 from proof_lm.model import ProofLM
-from proof_lm.weights.mapping import Source, interleaved_to_half, load_mapped, make_config, rename
-from proof_lm.weights.store import first_few
+from proof_lm.weights.documents import first_few, make_config
+from proof_lm.weights.mapping import interleaved_to_half, load_mapped
+from proof_lm.weights.names import Source, rename
 
 _ARCHITECTURE = "llama"
 _TOP = {"embedding": "token_embd", "final_norm": "output_norm", "head": "output"}

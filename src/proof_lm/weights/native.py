@@ -9,14 +9,13 @@ from types import MappingProxyType
 
 import torch
 
-from proof_lm.config import DecoderConfig
-from proof_lm.errors import WeightsError
 from proof_lm.model import ProofLM
+from proof_lm.weights.configs import FORMAT, VERSION, read_native_config
 from proof_lm.weights.directory import new_directory, write_tensors, write_texts
-from proof_lm.weights.mapping import Source, load_mapped, make_config
-from proof_lm.weights.store import SafetensorsStore, read_json_object
-
-FORMAT, VERSION = "proof-lm", 1
+from proof_lm.weights.documents import read_json_object
+from proof_lm.weights.mapping import load_mapped
+from proof_lm.weights.names import Source
+from proof_lm.weights.store import SafetensorsStore
 
 
 def save_proof_lm(
@@ -53,21 +52,3 @@ def load_proof_lm(directory: str | Path, *, dtype: torch.dtype | None = None) ->
     path = directory / "config.json"
     config = read_native_config(path, read_json_object(path))
     return load_mapped(config, SafetensorsStore(directory), Source, dtype=dtype)
-
-
-def read_native_config(path: Path, document: dict[str, object]) -> DecoderConfig:
-    """The config that the ``config.json`` at ``path`` says.
-
-    Raises:
-        WeightsError: it is not of a ProofLM directory, is of a later version, or is damaged.
-    """
-    if document.get("format") != FORMAT:
-        raise WeightsError(f'{path} does not say "format": "{FORMAT}"')
-    if document.get("version") != VERSION:
-        raise WeightsError(
-            f"{path}: version {document.get('version')!r} is not {VERSION}, the one known here"
-        )
-    fields = document.get("config")
-    if not isinstance(fields, dict):
-        raise WeightsError(f"{path} has no config object")
-    return make_config(path, fields)

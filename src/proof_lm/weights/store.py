@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -12,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from proof_lm.errors import WeightsError
+from proof_lm.weights.documents import first_few, read_json_object
 
 _DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -113,33 +113,6 @@ class SafetensorsStore:
             if sorted(listed) != sorted(present):
                 odd = sorted(set(listed) ^ set(present))
                 raise WeightsError(f"{index} and {file_name} disagree over {first_few(odd)}")
-
-
-def read_json_object(path: Path) -> dict[str, object]:
-    """The JSON object in ``path``.
-
-    Raises:
-        WeightsError: the file is missing or unreadable, or holds something else; the message names it.
-    """
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise WeightsError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(fields, dict):
-        raise WeightsError(f"{path} must hold a JSON object, got {type(fields).__name__}")
-    return fields
-
-
-def first_few(items: list[str], limit: int = 5) -> str:
-    """The first items and the number of the others, for a message."""
-    more = len(items) - limit
-    return ", ".join(items[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _nothing_to_read(directory: Path) -> str:

@@ -11,7 +11,7 @@ from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts import LAYOUTS, Layout
 from proof_lm.verify.maps.weight_map import WeightMap
-from proof_lm.weights.store import first_few
+from proof_lm.weights.documents import first_few
 
 _HINT = "if a DecoderConfig describes it, a map file can give that and say where the weights lie"
 

@@ -16,7 +16,7 @@ from proof_lm.errors import ConfigError, MapError, WeightsError
 from proof_lm.sheet import tensors
 from proof_lm.verify.maps.foreign import Foreign, Shape
 from proof_lm.verify.maps.weight_map import Place, WeightMap, fit
-from proof_lm.weights.store import first_few, read_json_object
+from proof_lm.weights.documents import first_few, read_json_object
 
 _BLOCK = "{i}"  # stands for the number of a block, in our names and in theirs
 _FORMS = 'a name, {"name": NAME, "transposed": true, "part": 0, "n_parts": 3}, or {"name": NAME, "rows": [START, STOP]}'

@@ -11,8 +11,8 @@ from proof_lm.config import DecoderConfig
 from proof_lm.dims import Tensor
 from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign, Shape
-from proof_lm.weights.mapping import Source
-from proof_lm.weights.store import first_few
+from proof_lm.weights.documents import first_few
+from proof_lm.weights.names import Source
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
-from proof_lm.weights.mapping import SourceOf
-from proof_lm.weights.store import first_few
+from proof_lm.weights.documents import first_few
+from proof_lm.weights.names import SourceOf
 
 # Hugging Face's names of activations -> ours. "gelu_new" and "gelu_pytorch_tanh" are the same formula.
 ACTIVATIONS = {

@@ -10,8 +10,9 @@ from typing import Any
 
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import WeightsError
+from proof_lm.weights.documents import make_config
 from proof_lm.weights.families.family import ConfigFields, Family, obstacles
-from proof_lm.weights.mapping import Source, make_config, rename
+from proof_lm.weights.names import Source, rename
 
 _TOP = {"embedding": "model.embed_tokens", "final_norm": "model.norm", "head": "lm_head"}
 _PARTS = {

@@ -13,7 +13,7 @@ from proof_lm.errors import ConfigError, MapError
 from proof_lm.sheet import TensorSpec, tensors
 from proof_lm.verify.maps.foreign import Foreign, Shape
 from proof_lm.verify.maps.weight_map import Place, WeightMap, fit
-from proof_lm.weights.mapping import Source, SourceOf
+from proof_lm.weights.names import Source, SourceOf
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a block, or of a layer in a sequence
 _ALL_TENSORS = tensors(

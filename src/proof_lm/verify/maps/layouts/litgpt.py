@@ -10,7 +10,7 @@ from proof_lm.sheet import TensorSpec
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts.layout import Layout, make_config
 from proof_lm.verify.maps.weight_map import Place
-from proof_lm.weights.mapping import Source, rename
+from proof_lm.weights.names import Source, rename
 
 _TOP = {"embedding": "transformer.wte", "final_norm": "transformer.ln_f", "head": "lm_head"}
 _FUSED = "attn.qkv"  # all rows of the queries, then of the keys, then of the values; head by head in each

@@ -6,7 +6,7 @@ from proof_lm.config import DecoderConfig
 from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts.layout import Layout, fields_from_shapes, make_config
-from proof_lm.weights.mapping import Source, rename
+from proof_lm.weights.names import Source, rename
 
 _TOP = {
     "embedding": "tok_emb",

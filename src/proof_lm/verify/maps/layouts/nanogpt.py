@@ -9,7 +9,7 @@ from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts.layout import Layout, fields_from_shapes, make_config
 from proof_lm.weights.families.gpt2 import GPT2
-from proof_lm.weights.mapping import Source
+from proof_lm.weights.names import Source
 
 
 def _source_of(name: str) -> Source:

@@ -6,7 +6,7 @@ from proof_lm.config import DecoderConfig
 from proof_lm.errors import MapError
 from proof_lm.verify.maps.foreign import Foreign
 from proof_lm.verify.maps.layouts.layout import Layout
-from proof_lm.weights.mapping import Source
+from proof_lm.weights.names import Source
 
 
 def _read_config(foreign: Foreign) -> DecoderConfig:
