@@ -279,3 +279,13 @@ def test_the_model_is_left_as_it_was() -> None:
     assert torch.equal(torch.random.get_rng_state(), random)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_mask_of_the_call_alone_beside_a_cache_is_found() -> None:
+    subject = ForeignSubject("ours under another name", randomized(SMALL, 0))
+    assert any(finding.what == "padding_mask beside a cache" for finding in subject.findings)
+    some = [contract for contract in CONTRACTS if contract.name in ("cache", "cache-state", "padding")]
+    results = verify(subject, some, level="quick").results
+    assert [(result.name, result.verdict) for result in results] == [
+        (contract.name, Verdict.HOLDS) for contract in some
+    ]

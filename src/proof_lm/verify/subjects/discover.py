@@ -42,6 +42,7 @@ class Discovered(Adapter):
         self.ignored: int | None = None
         self.cache: str | None = None
         self.can_crop = False
+        self.mask_spans_cache = True
         self.needs_labels = False
 
     def takes(self, keyword: str) -> bool:
@@ -80,7 +81,8 @@ class Discovered(Adapter):
             padding_mask = cache.extend(token_ids, padding_mask)
             given |= cache.arguments()
         if padding_mask is not None and self.padding is not None:
-            mask = calls.encode_mask(padding_mask, self.mask_form)
+            seen = padding_mask if self.mask_spans_cache else padding_mask[:, -token_ids.shape[1] :]
+            mask = calls.encode_mask(seen, self.mask_form)
             if self.mask_form == calls.ADDITIVE:
                 mask = mask.to(next(module.parameters()).dtype)
             given[self.padding] = mask
@@ -387,8 +389,30 @@ def _find_cache(found: Discovered, probe: _Probe) -> None:
             f"{name}: {'two calls in a row raised ' + error if error else 'none came back'}"
         )
         return
+    if found.padding is not None:
+        _find_mask_beside_cache(found, probe)
     found.can_crop = bool(_attempt(lambda: cache.crop(2) is None)[0])
     found.note("cache", f"{name}, a {type(cache.state).__name__}", "behaviour: two calls in a row")
+
+
+def _find_mask_beside_cache(found: Discovered, probe: _Probe) -> None:
+    """Whether the mask is of all tokens, as in transformers, or of the call's own, as in ProofLM."""
+    real = torch.ones_like(probe.ids, dtype=torch.bool)
+    real[:, 0] = False
+
+    def two_steps() -> ForeignCache:
+        cache = found.new_cache(found.module, len(probe.ids), probe.ids.shape[1])
+        found.logits(found.module, probe.ids[:, :2], padding_mask=real[:, :2], cache=cache)
+        found.logits(found.module, probe.ids[:, 2:], padding_mask=real[:, 2:], cache=cache)
+        return cache
+
+    if _attempt(two_steps)[0] is not None:
+        return
+    found.mask_spans_cache = False
+    if _attempt(two_steps)[0] is None:
+        found.mask_spans_cache = True
+        return
+    found.note(f"{found.padding} beside a cache", "of the call's own tokens", "behaviour: of all it raises")
 
 
 def _find_generation(found: Discovered) -> None:
