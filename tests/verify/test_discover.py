@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proof_lm.errors import TargetError
-from proof_lm.verify import Adapter, ForeignSubject, Verdict, randomized, verify
+from proof_lm.verify import CONTRACTS, Adapter, ForeignSubject, Verdict, randomized, verify
 from proof_lm.verify.subjects.calls import ADDITIVE, BOOLEAN, ONES, PADS
 from sizes import LEARNED, SMALL
 
