@@ -121,7 +121,7 @@ ACCOUNTING = Contract(
 TENSOR_SHAPES = Contract(
     "tensor-shapes",
     "Every tensor of a forward pass has the shape that the sheet derives, and the sheet has them all.",
-    frozenset({"accounting"}),
+    frozenset({"config", "accounting"}),
     check_tensor_shapes,
     grows=False,
     once=True,
@@ -130,7 +130,7 @@ TENSOR_SHAPES = Contract(
 FLOPS = Contract(
     "flops",
     "Every operation of a training step is counted as the sheet counts it.",
-    frozenset({"accounting"}),
+    frozenset({"config", "accounting"}),
     check_flops,
     grows=False,
     once=True,
@@ -139,7 +139,7 @@ FLOPS = Contract(
 ACTIVATION_MEMORY = Contract(
     "activation-memory",
     "The bytes that a training step keeps, and those of a cache, are the sheet's.",
-    frozenset({"accounting"}),
+    frozenset({"config", "accounting"}),
     check_activation_memory,
     grows=False,
     once=True,

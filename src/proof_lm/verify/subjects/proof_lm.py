@@ -47,8 +47,10 @@ class ProofSubject(Subject):
         self.build = lambda: type(model)(model.config)
         self.build_with = type(model)
         self.accounting: type[Sheet] = getattr(model, "accounting", Sheet)
-        if type(model) is not ProofLM and not hasattr(model, "accounting"):
-            self.absent["accounting"] = "the sheet is of ProofLM itself, and a subclass may compute otherwise"
+        others = {type(module).__name__ for module in model.modules() if not _is_ours(module)}
+        if others and not hasattr(model, "accounting"):
+            found = ", ".join(sorted(others))
+            self.absent["accounting"] = f"the sheet is of ProofLM itself, and {found} may compute otherwise"
         if model.config.position != "rope":
             self.absent["rope"] = f"position is {model.config.position!r}: nothing is rotated"
 
@@ -176,3 +178,8 @@ class ProofSubject(Subject):
         with subject_runs():
             output: Tensor = functional_call(layer, replaced, inputs)
         return output
+
+
+def _is_ours(module: nn.Module) -> bool:
+    """Whether its class is one of the package's own model, or PyTorch's list of modules."""
+    return isinstance(module, nn.ModuleList) or type(module).__module__.startswith("proof_lm.model.")
