@@ -70,7 +70,7 @@ def check_activation_memory(subject: ProofSubject, probe: Probe) -> Iterator[Mea
     On explicit attention, and on the fused kernel where there is no dropout and the decoder is small and on a CPU:
     other kernels keep other things. The cache's storage must have the bytes that the sheet derives.
     """
-    sheet = _sheet(subject, probe)
+    sheet = _tellable(_sheet(subject, probe))
     with _running(subject, probe) as model:
         yield from compare_activations(sheet, model, "explicit")
         yield from compare_cache(sheet, model)
