@@ -12,7 +12,7 @@ from proof_lm.model import ProofLM
 from proof_lm.presets import preset
 from proof_lm.sheet import Sheet
 from proof_lm.verify import ProofSubject, Verdict, randomized, verify
-from proof_lm.verify.accounting import check_sheet
+from proof_lm.verify.accounting import check_sheet, compare_activations
 from proof_lm.verify.contracts.accounting import ACCOUNTING, ACTIVATION_MEMORY, FLOPS, TENSOR_SHAPES
 from proof_lm.verify.meter import Meter, read_step
 
@@ -56,6 +56,15 @@ def test_every_number_is_what_the_decoder_does(fields: dict[str, Any]) -> None:
 def test_a_large_decoder_is_checked_without_memory_for_it() -> None:
     config = preset("llama-3.1-8b").with_(n_layers=2)
     assert [one for one in check_sheet(Sheet("wide", config, 2, 4096, "bfloat16")) if one.measured] == []
+
+
+def test_one_head_is_merged_without_a_copy() -> None:
+    config = DecoderConfig(**{**SIZES, "n_heads": 1, "head_dim": 26})
+    found = [one for one in check_sheet(Sheet("one head", config, 5, 19)) if one.measured]
+    assert found == []
+    model = randomized(config, 0)
+    model.attention_backend = "fused"
+    assert list(compare_activations(Sheet("one head", config, 5, 19), model, "fused"))[1].measured == 0
 
 
 def test_contracts_of_accounting_are_not_for_a_subclass_that_may_compute_otherwise() -> None:
