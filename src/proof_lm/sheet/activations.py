@@ -88,9 +88,8 @@ def _attention(config: DecoderConfig, backend: Backend, dtype: str, *, is_cut: b
     yield _saved("value", where, "BKTH")
     if backend == "fused":
         yield _saved("logarithms of the sums", where, "BNT", width="wide")
-        if (
-            config.position == "rope"
-        ):  # the kernel's output lies as the query does: merging its heads is a copy
+        # The kernel's output lies as the query does; where that was rotated, merging several heads is a copy.
+        if config.position == "rope" and config.n_heads > 1:
             yield _saved("attended", where, "BNTH")
         if is_cut:
             yield _saved("mask", where, "TT")
