@@ -167,9 +167,8 @@ def main(arguments: list[str] | None = None) -> int:
         progress(f"{model}, {attention}: {tool}")
         results[tool, attention, model] = _measure(tool, attention, model)
     _report(results, tools, models)
-    versions = {TOOLS[name].distribution: TOOLS[name].version for name in tools}
-    versions["transformers"] = metadata.version("transformers")
-    print(f"With {', '.join(f'{name} {version}' for name, version in versions.items())}.")
+    used = dict.fromkeys(["torch", "transformers", *(TOOLS[name].distribution for name in tools)])
+    print(f"With {', '.join(f'{name} {metadata.version(name)}' for name in used)}.")
     if absent := sorted({TOOLS[name].distribution for name in chosen if name not in tools}):
         print(f"\nNot installed: {', '.join(absent)}. To install them: `{INSTALL}`")
     return 0
@@ -217,20 +216,21 @@ def _report(results: Results, tools: list[str], models: list[str]) -> None:
         "step": [sheet.conventions["dense"] for sheet in sheets],
     }
     for quantity, own in expected.items():
-        kinds = ["eager"] if quantity == "parameters" else list(ATTENTION)
-        print(f"### {TITLES[quantity]}\n\n| tool | attention | unit | {' | '.join(models)} |")
-        print(f"|---|---|---|{'---:|' * len(models)}")
-        print(f"| **sheet** | | | {' | '.join(f'{value:,}' for value in own)} |")
+        lead = ["tool"] if quantity == "parameters" else ["tool", "attention", "unit"]
+        print(f"### {TITLES[quantity]}\n\n| {' | '.join(lead + models)} |")
+        print(f"|{'---|' * len(lead)}{'---:|' * len(models)}")
+        print(f"| {' | '.join([*['sheet', '', 'FLOPs'][: len(lead)], *(f'{value:,}' for value in own)])} |")
         for tool in tools:
             found: dict[tuple[str, ...], list[str]] = {}
+            kinds = ["eager"] if quantity == "parameters" else list(ATTENTION)
             for kind, (index, unit) in itertools.product(kinds, enumerate(TOOLS[tool].units)):
                 counts = (results[tool, kind, model][index] for model in models)
                 cells = [_cell(*pair, quantity) for pair in zip(counts, own, strict=True)]
                 found.setdefault(("" if quantity == "parameters" else unit, *cells), []).append(kind)
-            for row, alike in found.items():
-                attention = "" if len(kinds) == 1 else "both" if len(alike) > 1 else alike[0]
-                if any(row[1:]):
-                    print(f"| {' | '.join([tool, attention, *row])} |")
+            for (unit, *cells), alike in found.items():
+                attention = "both" if len(alike) > 1 else alike[0]
+                if any(cells):
+                    print(f"| {' | '.join([*[tool, attention, unit][: len(lead)], *cells])} |")
         print()
 
 
