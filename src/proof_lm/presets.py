@@ -38,7 +38,7 @@ GPT2 = DecoderConfig(
     initialization="gpt2",
 )  # GPT-2 small (Radford et al. 2019; config.json of openai-community/gpt2): 124,439,808 parameters
 
-SMOLLM2_135M = DecoderConfig(
+SMOLLM2_135M = MODERN.with_(
     vocab_size=49152,
     context_length=8192,
     n_layers=30,
@@ -46,17 +46,11 @@ SMOLLM2_135M = DecoderConfig(
     n_heads=9,
     n_kv_heads=3,
     d_ff=1536,
-    norm="rmsnorm",
     rope_theta=100000.0,
-    rope_layout="half",
-    feed_forward="gated",
-    activation="silu",
-    attention_bias=False,
-    attention_out_bias=False,
-    feed_forward_bias=False,
+    tie_embeddings=True,
 )  # SmolLM2-135M (Ben Allal et al. 2025; config.json of HuggingFaceTB/SmolLM2-135M-Instruct): 134,515,008
 
-LLAMA_3_1_8B = DecoderConfig(
+LLAMA_3_1_8B = MODERN.with_(
     vocab_size=128256,
     context_length=131072,
     n_layers=32,
@@ -64,15 +58,7 @@ LLAMA_3_1_8B = DecoderConfig(
     n_heads=32,
     n_kv_heads=8,
     d_ff=14336,
-    norm="rmsnorm",
     rope_theta=500000.0,
-    rope_layout="half",
-    feed_forward="gated",
-    activation="silu",
-    attention_bias=False,
-    attention_out_bias=False,
-    feed_forward_bias=False,
-    tie_embeddings=False,
 )  # Llama 3.1 8B (Grattafiori et al. 2024, table 3): 8,030,261,248 parameters; its RoPE scaling is left out
 
 LLAMA_3_1_405B = LLAMA_3_1_8B.with_(

@@ -108,6 +108,11 @@ def test_weights_need_not_be_there(saved: Path, tmp_path: Path) -> None:
     assert foreign["flops"] == native["flops"]
 
 
+def test_a_bare_config_is_enough(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(MODERN.to_json())
+    assert document(str(tmp_path / "mine.json"))["config"] == MODERN.to_dict()
+
+
 def test_scaled_rotary_angles_change_no_shape(tmp_path: Path) -> None:
     config = {
         "model_type": "llama",
@@ -178,6 +183,19 @@ def test_decoders_stand_side_by_side() -> None:
     assert "cost" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [  # 12 layers of width 768, 1024 tokens, 50,257 ids: 6 (12 (12 768^2) + 768 50257) 1024 + 12 12 768 1024^2
+        ("dense", "takes 874,944,921,600 FLOPs (dense: 2 a multiply-add"),
+        ("macs", "takes 437,472,460,800 MACs (macs: multiply-accumulates"),
+        ("6n", "takes 764,558,180,352 FLOPs (6n: 6 a parameter"),  # 6 x 124,439,808 x 1024
+    ],
+)
+def test_a_step_is_counted_as_wanted_and_says_so(count: str, said: str) -> None:
+    assert said in run("gpt2", "--count", count).stdout.replace("\n", "")
+    assert f"training step ({count})" in run("gpt2", "chapter", "--seq", "16", "--count", count).stdout
+
+
 def test_many_documents_are_a_list() -> None:
     found = document("chapter", "modern")
     assert found["format"] == "proof-lm/sheets"
@@ -190,7 +208,7 @@ def test_check_says_what_is_not_as_the_sheet_says(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Sheet, "cache_per_token", 17)
     result = run("chapter", "--check")
     assert result.exit_code == 1
-    assert "1 of 23 are not as the sheet says" in result.stdout
+    assert "1 of 24 are not as the sheet says" in result.stdout
 
 
 @pytest.mark.parametrize(

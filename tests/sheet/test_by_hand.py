@@ -15,7 +15,7 @@ import pytest
 
 from proof_lm.presets import PRESETS, preset
 from proof_lm.sheet import Sheet, dimensions, saved_bytes
-from proof_lm.sheet.flops import backward_flops
+from proof_lm.sheet.flops import BACKWARD
 from proof_lm.sheet.report import sheet_tables
 from proof_lm.sheet.sheet import every_layer
 
@@ -144,11 +144,11 @@ def _forward(sheet: Sheet) -> Iterator[tuple[str, int]]:
 
 
 def _passes(sheet: Sheet) -> Iterator[tuple[str, int]]:
-    for kind, values, forward, again in (
-        ("dense", sheet.values, sheet.forward, sheet.recomputation),
-        ("causal", _causal(sheet), sheet.causal_forward, sheet.causal_recomputation),
+    for kind, forward, again in (
+        ("dense", sheet.forward, sheet.recomputation),
+        ("causal", sheet.causal_forward, sheet.causal_recomputation),
     ):
-        backward = backward_flops(sheet.config, values)
+        backward = forward * BACKWARD
         step = forward + backward
         passes = {"forward": forward, "backward": backward, "training step": step}
         for name, flops in {**passes, "training step, layers recomputed": step + again}.items():

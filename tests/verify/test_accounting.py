@@ -13,10 +13,10 @@ from proof_lm.presets import preset
 from proof_lm.sheet import Sheet
 from proof_lm.verify import ProofSubject, Verdict, randomized, verify
 from proof_lm.verify.accounting import check_sheet, compare_activations
-from proof_lm.verify.contracts.accounting import ACCOUNTING, ACTIVATION_MEMORY, FLOPS, TENSOR_SHAPES
+from proof_lm.verify.contracts.accounting import ACTIVATION_MEMORY, FLOPS, PARAMETER_COUNT, TENSOR_SHAPES
 from proof_lm.verify.meter import Meter, read_step
 
-CONTRACTS = (ACCOUNTING, TENSOR_SHAPES, FLOPS, ACTIVATION_MEMORY)
+CONTRACTS = (PARAMETER_COUNT, TENSOR_SHAPES, FLOPS, ACTIVATION_MEMORY)
 SIZES = {
     "vocab_size": 31,
     "context_length": 29,

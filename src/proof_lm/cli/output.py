@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ def require_writable(path: Path) -> None:
         raise OutputError(f"{path} is a directory; name a file")
     if not path.parent.is_dir():
         raise OutputError(f"cannot write {path}: there is no directory {path.parent}")
+
+
+def require_all_writable(files: Sequence[Path]) -> None:
+    """:func:`require_writable` of each, and that no two are the same.
+
+    Raises:
+        OutputError: one cannot be written, or is named twice.
+    """
+    for file in files:
+        require_writable(file)
+    resolved = [file.resolve() for file in files]
+    for file in files:
+        if resolved.count(file.resolve()) > 1:
+            place = "standard output (-)" if file == STANDARD_OUTPUT else file
+            raise OutputError(f"{place} is named for two reports; give each a file of its own")
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proof_lm.cli.output import STANDARD_OUTPUT, OutputError, require_writable, write_json, write_text
+from proof_lm.cli.output import STANDARD_OUTPUT, OutputError, require_all_writable, write_json, write_text
 from proof_lm.errors import TargetError
 
 if TYPE_CHECKING:
@@ -68,13 +68,7 @@ class ReportFiles:
         Raises:
             OutputError: a folder does not exist, or a file is one; two are the same.
         """
-        for file in self.named:
-            require_writable(file)
-        resolved = [file.resolve() for file in self.named]
-        for file in self.named:
-            if resolved.count(file.resolve()) > 1:
-                place = "standard output (-)" if file == STANDARD_OUTPUT else file
-                raise OutputError(f"{place} is named for two reports; give each a file of its own")
+        require_all_writable(self.named)
         if self.violations is not None:
             if self.violations == STANDARD_OUTPUT:
                 raise OutputError("standard output (-) is no directory for the violations; name one")

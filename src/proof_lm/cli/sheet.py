@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from proof_lm.cli.output import OutputError, out, progress, require_writable, write_json, write_text
+from proof_lm.cli.output import out, progress, require_all_writable, write_json, write_text
 from proof_lm.cli.targets import resolve
 from proof_lm.errors import ConfigError
 from proof_lm.presets import PRESETS
@@ -19,18 +20,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from proof_lm.sheet import Machine, Plan, Sheet
+    from proof_lm.sheet.plan import Parallel
     from proof_lm.sheet.report import Table
     from proof_lm.verify import Measurement
 
 LONGEST = 2048  # tokens of a row, where none are asked for
 TARGET_HELP = (
-    f"A preset ({', '.join(PRESETS)}), 'smollm2', a Hugging Face or ProofLM directory or its config.json, or a .gguf "
-    "file; weights are not read. With several, they are compared."
+    f"A preset ({', '.join(PRESETS)}), 'smollm2', a Hugging Face or ProofLM directory, a JSON file with a config, or "
+    "a .gguf file; weights are not read. With several, they are compared."
 )
 
 
 def sheet(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help=TARGET_HELP)],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=TARGET_HELP)],
     batch: Annotated[int, typer.Option("--batch", min=1, help="Rows (of each device), B.")] = 1,
     seq: Annotated[
         int | None,
@@ -86,10 +88,10 @@ def sheet(
 
     Exit status: 0, or with --check 1 if the decoder is not as its sheet says; 2 the command or a target is wrong.
     """
-    from proof_lm.sheet import Sheet
+    from proof_lm.sheet import Sheet, make_plan
 
     files = (json_file, csv_file, markdown_file, html_file)
-    _require_apart(files)
+    require_all_writable([file for file in files if file is not None])
     machine = _machine(peak, utilization, devices, price)
     _require_sense(count, parallel, machine, bandwidth, tokens, budget)
     sheets = []
@@ -97,26 +99,26 @@ def sheet(
         config = resolve(target).read_config()
         n_tokens = min(config.context_length, LONGEST) if seq is None else seq
         sheets.append(Sheet(target, config, batch, n_tokens, dtype))
+    planned = partial(
+        make_plan,
+        devices=devices,
+        parallel=cast("Parallel", parallel),
+        recomputed=recompute,
+        convention=count,
+        machine=machine,
+        bandwidth=bandwidth,
+        tokens=None if tokens is None else int(tokens),
+        budget=budget,
+    )
     is_planned = machine is not None or devices > 1 or recompute
     plans = [
-        _plan(one, machine, count, devices, parallel, recompute, bandwidth, tokens, budget)
-        if is_planned
-        else None
-        for one in sheets
+        planned(one.config, one.batch, one.n_tokens, one.dtype) if is_planned else None for one in sheets
     ]
     checked = [_checked(one) for one in sheets] if check else []
-    lead, tables = _content(sheets, plans, checked)
+    lead, tables = _content(sheets, plans, checked, count)
     _show(lead, tables, _how(sheets[0]), out(*files))
     _write(sheets, plans, checked, lead, tables, files)
     raise typer.Exit(1 if any(m.measured for found in checked for m in found) else 0)
-
-
-def _require_apart(files: Sequence[Path | None]) -> None:
-    named = [file for file in files if file is not None]
-    for file in named:
-        require_writable(file)
-        if named.count(file) > 1:
-            raise OutputError(f"{file} is named for two reports; give each a file of its own")
 
 
 def _machine(peak: float | None, utilization: float, devices: int, price: float | None) -> Machine | None:
@@ -161,35 +163,6 @@ def _require_sense(
         raise ConfigError("--budget needs --price, the price of a device for an hour")
 
 
-def _plan(
-    one: Sheet,
-    machine: Machine | None,
-    count: str,
-    devices: int,
-    parallel: str,
-    recompute: bool,
-    bandwidth: float | None,
-    tokens: float | None,
-    budget: float | None,
-) -> Plan:
-    from proof_lm.sheet import make_plan
-
-    return make_plan(
-        one.config,
-        one.batch,
-        one.n_tokens,
-        one.dtype,
-        devices=devices,
-        parallel=cast("Any", parallel),
-        recomputed=recompute,
-        convention=count,
-        machine=machine,
-        bandwidth=bandwidth,
-        tokens=None if tokens is None else int(tokens),
-        budget=budget,
-    )
-
-
 def _checked(one: Sheet) -> list[Measurement]:
     with progress().status(f"{one.name}: loading PyTorch") as status:
         from proof_lm.verify.accounting import check_sheet
@@ -202,18 +175,19 @@ def _checked(one: Sheet) -> list[Measurement]:
 
 
 def _content(
-    sheets: list[Sheet], plans: list[Plan | None], checked: list[list[Measurement]]
+    sheets: list[Sheet], plans: list[Plan | None], checked: list[list[Measurement]], count: str
 ) -> tuple[list[str], list[Table]]:
-    from proof_lm.sheet.report import comparison, dimension_line, sheet_tables, summary
+    from proof_lm.sheet.report import comparison, dimension_line, sheet_tables, step_line, summary
 
     if len(sheets) > 1:
         lead = [f"{one.name}: {summary(one)}" for one in sheets]
-        tables = [comparison(sheets, plans)]
+        tables = [comparison(sheets, plans, count)]
     else:
         (one,) = sheets
         lead = [
             f"{one.parameter_count:,} parameters: {summary(one)}",
             f"{dimension_line(one)}; {one.dtype}",
+            step_line(one, count),
         ]
         tables = sheet_tables(one, plans[0])
     return lead, [*tables, *(_check_table(one, found) for one, found in zip(sheets, checked, strict=False))]

@@ -9,18 +9,18 @@ from proof_lm.config import DecoderConfig
 AttentionCount = Literal["dense", "causal", "halved"]
 
 LEGEND = {
-    "B": "rows of the batch",
+    "B": "rows",
     "T": "tokens of a row",
-    "S": "keys that there are for a query: the cache and T",
-    "P": "(query, key) pairs of a row and head that are counted",
+    "S": "keys of a query",
+    "P": "scores of a row and head that are counted",
+    "D": "width",
     "N": "query heads",
-    "K": "key/value heads",
+    "K": "KV heads",
     "H": "width of a head",
-    "D": "width of the residual stream",
     "F": "width of the feed-forward layer",
-    "V": "size of the vocabulary",
+    "V": "token ids",
     "L": "layers",
-    "C": "context length",
+    "C": "context",
 }
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from proof_lm.config import DecoderConfig
-from proof_lm.sheet.dimensions import AttentionCount, dimensions
+from proof_lm.sheet.dimensions import dimensions
 from proof_lm.sheet.operations import Operation, operations
 from proof_lm.sheet.parameters import parameter_count
 from proof_lm.sheet.polynomial import Polynomial
 
 BACKWARD = 2
-"""A product y = x w has two in its backward pass: for the gradient of x, and for that of w."""
+"""A product y = x w has two in its backward pass: for the gradient of x, and for that of w. For operations that are no
+products it is a convention."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,6 @@ def forward_flops(config: DecoderConfig, values: Mapping[str, int], *, with_loss
     return _total(chosen, values)
 
 
-def backward_flops(config: DecoderConfig, values: Mapping[str, int]) -> Flops:
-    """Of the backward pass: twice the forward pass. For products that is exact; for the rest it is a convention."""
-    return forward_flops(config, values) * BACKWARD
-
-
 def recomputation_flops(config: DecoderConfig, values: Mapping[str, int]) -> Flops:
     """Of computing every layer's forward pass once more, where only the layers' inputs were kept."""
     return _total([step for step in operations(config) if step.is_in_layer], values)
@@ -74,7 +70,7 @@ def terms(config: DecoderConfig, values: Mapping[str, int]) -> list[Term]:
     """The products of a forward pass: projections and feed-forward layers, which grow with the width squared;
     scores, which grow with the length squared; and the head."""
     products = [step for step in operations(config) if step.product is not None]
-    return _grouped(products, values, lambda step: _TERMS.get(step.name, step.part.replace("_", "-")))
+    return _grouped(products, values, lambda step: _TERMS[step.name])
 
 
 def kinds(config: DecoderConfig, values: Mapping[str, int]) -> list[Term]:
@@ -96,15 +92,12 @@ def _grouped(
 
 
 _KINDS = {"product": "matrix products", "norm": "norms", "rope": "RoPE"}
-
-
+SCORES = "scores and values"
 _TERMS = {
-    "scores": "scores and values",
-    "attended": "scores and values",
-    "query": "projections",
-    "key": "projections",
-    "value": "projections",
-    "out": "projections",
+    **dict.fromkeys(("query", "key", "value", "out"), "projections"),
+    **dict.fromkeys(("scores", "attended"), SCORES),
+    **dict.fromkeys(("gate", "up", "down"), "feed-forward"),
+    "logits": "head",
 }
 
 
@@ -123,8 +116,8 @@ class Convention:
 
 CONVENTIONS = (
     Convention("dense", "2 a multiply-add, matrix products alone, every score of the T x S square"),
-    Convention("causal", "the same with the visible scores alone: T (T + 1) / 2, or fewer in a window"),
-    Convention("halved", "the same with half of the square, T S / 2"),
+    Convention("causal", "2 a multiply-add, the visible scores alone: T (T + 1) / 2, or fewer in a window"),
+    Convention("halved", "2 a multiply-add, half of the square of scores, T S / 2"),
     Convention("macs", "multiply-accumulates: half of dense"),
     Convention(
         "6n", "6 a parameter and token, none for scores (after Kaplan et al. 2020, who leave tables out)"
@@ -134,7 +127,12 @@ CONVENTIONS = (
 )
 
 
-ATTENTION_OF: dict[str, AttentionCount] = {"dense": "dense", "causal": "causal", "halved": "halved"}
+def counted(config: DecoderConfig, batch: int, n_tokens: int, convention: str) -> dict[str, int]:
+    """The dimensions of a pass, of which P is as many scores as the convention counts."""
+    match convention:
+        case "causal" | "halved":
+            return dimensions(config, batch, n_tokens, attention=convention)
+    return dimensions(config, batch, n_tokens)
 
 
 def step_flops(config: DecoderConfig, batch: int, n_tokens: int, convention: str = "dense") -> int:
@@ -147,8 +145,9 @@ def step_flops(config: DecoderConfig, batch: int, n_tokens: int, convention: str
     heads = config.n_layers * config.n_heads * config.head_width
     match convention:
         case "dense" | "causal" | "halved":
-            values = dimensions(config, batch, n_tokens, attention=ATTENTION_OF[convention])
-            return forward_flops(config, values).products * (1 + BACKWARD)
+            return forward_flops(config, counted(config, batch, n_tokens, convention)).products * (
+                1 + BACKWARD
+            )
         case "macs":
             return step_flops(config, batch, n_tokens) // 2
         case "6n":

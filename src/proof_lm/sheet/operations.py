@@ -68,17 +68,6 @@ class Operation:
         """Whether every layer does it."""
         return self.module.startswith(EVERY_LAYER)
 
-    @property
-    def part(self) -> str:
-        """Embedding, attention, feed_forward, norms and residual, or head: what a summary calls it."""
-        parts = {"attention": "attention", "feed_forward": "feed_forward"}
-        names = self.module.split(".")
-        if self.is_in_layer:
-            return parts.get(names[2] if len(names) > 2 else "", "norms and residual")
-        return {"final_norm": "norms and residual", "logits": "head", "loss": "head"}.get(
-            self.name, "embedding"
-        )
-
 
 def operations(config: DecoderConfig) -> list[Operation]:
     """Every operation of a forward pass with its loss, in the order of computing; those of a layer stand once.

@@ -9,7 +9,7 @@ from typing import Literal
 from proof_lm.config import DecoderConfig
 from proof_lm.sheet.activations import Backend
 from proof_lm.sheet.dimensions import dimensions
-from proof_lm.sheet.flops import ATTENTION_OF, recomputation_flops, step_flops
+from proof_lm.sheet.flops import counted, recomputation_flops, step_flops
 from proof_lm.sheet.memory import Recipe, activation_bytes, recipes
 from proof_lm.sheet.tensors import TensorSpec, tensors
 
@@ -150,7 +150,7 @@ def plan_run(
     flops = step_flops(config, batch, n_tokens, convention) * machine.devices
     again = 0
     if recomputed:
-        values = dimensions(config, batch, n_tokens, attention=ATTENTION_OF.get(convention, "dense"))
+        values = counted(config, batch, n_tokens, convention)
         again = recomputation_flops(config, values).products * machine.devices
     per_step = batch * n_tokens * machine.devices
     seconds_per_step = (flops + again) / (machine.devices * machine.peak * machine.utilization)

@@ -10,7 +10,7 @@ from typing import Any
 
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import ConfigError
-from proof_lm.sheet.activations import DTYPE_BYTES, Backend, SavedTensor, saved_tensors
+from proof_lm.sheet.activations import DTYPE_BYTES, Backend, SavedTensor, saved_bytes, saved_tensors
 from proof_lm.sheet.dimensions import dimensions, visible_pairs
 from proof_lm.sheet.flops import (
     CONVENTIONS,
@@ -138,6 +138,10 @@ class Sheet:
     def saved(self, backend: Backend) -> list[SavedTensor]:
         """What a training step keeps, with this kind of attention."""
         return saved_tensors(self.config, backend, self.dtype, self.n_tokens)
+
+    def bytes_of(self, saved: SavedTensor) -> int:
+        """Bytes of one of them, of one layer."""
+        return saved_bytes(saved, self.values, self.dtype)
 
     @cached_property
     def forward(self) -> Flops:

@@ -14,7 +14,7 @@ from torch import nn
 from proof_lm.config import DecoderConfig
 from proof_lm.errors import ConfigError
 from proof_lm.model import ProofLM
-from proof_lm.sheet import Product, Sheet, recomputation_flops, saved_bytes
+from proof_lm.sheet import Product, Sheet
 from proof_lm.sheet.activations import Backend
 from proof_lm.verify.meter import Reading, Step, read_step
 from proof_lm.verify.verdict import EXACT, Measurement
@@ -34,10 +34,15 @@ def untellable(sheet: Sheet) -> str:
     return f"with {' and '.join(single)} = 1, activations have the shapes of statistics" if single else ""
 
 
-def compare_parameters(sheet: Sheet, model: nn.Module) -> Iterator[Measurement]:
-    """The closed formula and the parts' subtotals against the unique registered parameters, and each tensor."""
+def compare_count(sheet: Sheet, model: nn.Module) -> Measurement:
+    """The closed formula against the unique registered parameters."""
     elements = sum(parameter.numel() for parameter in model.parameters())
-    yield _difference("|registered - closed formula|", elements, sheet.parameter_count)
+    return _difference("|registered - closed formula|", elements, sheet.parameter_count)
+
+
+def compare_parameters(sheet: Sheet, model: nn.Module) -> Iterator[Measurement]:
+    """The parts' subtotals against the unique registered parameters, and each tensor against the sheet's table."""
+    elements = sum(parameter.numel() for parameter in model.parameters())
     yield _difference(
         "|registered - sum of the parts|", elements, sum(part.count for part in sheet.subtotals)
     )
@@ -79,7 +84,11 @@ def compare_shapes(sheet: Sheet, reading: Reading) -> Iterator[Measurement]:
 
 def _is_known(step: Step, sizes: Mapping[str, set[int]]) -> bool:
     """Whether its module has such a tensor; or, for a copy, a module in that one, whose output it is."""
-    inside = (module for module in sizes if module == step.module or (step.is_copy and step.module in module))
+    inside = (
+        module
+        for module in sizes
+        if module == step.module or (step.is_copy and module.startswith(step.module))
+    )
     return any(math.prod(step.shape) in sizes[module] for module in inside)
 
 
@@ -115,10 +124,20 @@ def compare_flops(sheet: Sheet, reading: Reading) -> Iterator[Measurement]:
 
 
 def compare_recomputation(sheet: Sheet, model: ProofLM) -> Iterator[Measurement]:
-    """What a training step computes more where every layer's forward pass runs again."""
-    reading = read_step(model, sheet.batch, sheet.n_tokens, recomputed=True)
-    claimed = sheet.conventions["dense"] + recomputation_flops(sheet.config, sheet.values).products
+    """What a training step computes more where every layer's forward pass runs again, and what it keeps until then.
+
+    It keeps what lies outside of the layers, and their inputs. The layers are handed the rotary angles, which autograd
+    does not save then.
+    """
+    reading = read_step(model, sheet.batch, sheet.n_tokens, training=True, recomputed=True)
+    claimed = sheet.conventions["dense"] + sheet.recomputation.products
     yield _difference("|FLOPs of products, recomputing|", _products(reading.steps), claimed)
+    of_one_layer = sum(sheet.bytes_of(saved) for saved in sheet.saved("fused") if saved.is_in_layer)
+    angles = sum(
+        sheet.bytes_of(saved) for saved in sheet.saved("fused") if saved.name in ("cosines", "sines")
+    )
+    kept = sheet.activations["recomputed"] - of_one_layer - angles
+    yield _difference("|saved bytes|, recomputing", sum(reading.saved), kept)
 
 
 def compare_activations(sheet: Sheet, model: ProofLM, backend: Backend) -> Iterator[Measurement]:
@@ -126,9 +145,7 @@ def compare_activations(sheet: Sheet, model: ProofLM, backend: Backend) -> Itera
     reading = read_step(model, sheet.batch, sheet.n_tokens, training=True)
     claimed: Counter[int] = Counter()
     for saved in sheet.saved(backend):
-        claimed[saved_bytes(saved, sheet.values, sheet.dtype)] += (
-            sheet.config.n_layers if saved.is_in_layer else 1
-        )
+        claimed[sheet.bytes_of(saved)] += sheet.config.n_layers if saved.is_in_layer else 1
     yield _unlike("saved tensors unlike the sheet's", claimed, Counter(reading.saved), backend)
     yield _difference("|saved bytes|", sum(reading.saved), sheet.activations[backend], backend)
 
@@ -188,6 +205,7 @@ def check_sheet(sheet: Sheet) -> Iterator[Measurement]:
     scores = sheet.batch * config.n_heads * sheet.n_tokens**2
     is_large = max(sheet.parameter_count, scores) > LARGE
     model = _built(sheet, "meta" if is_large else "cpu")
+    yield compare_count(sheet, model)
     yield from compare_parameters(sheet, model)
     reading = read_step(model, sheet.batch, sheet.n_tokens)
     yield from compare_shapes(sheet, reading)
@@ -210,7 +228,7 @@ def _built(sheet: Sheet, device: str) -> ProofLM:
 
 
 def _in_small(config: DecoderConfig) -> DecoderConfig:
-    heads = 6 if 1 < config.group_size < config.n_heads else 3
+    heads = 1 if config.n_heads == 1 else 6 if 1 < config.group_size < config.n_heads else 3
     kv_heads = {1: heads, config.n_heads: 1}.get(config.group_size, 2)
     return config.with_(
         vocab_size=31,

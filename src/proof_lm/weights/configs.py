@@ -20,7 +20,8 @@ def read_config(path: str | Path) -> DecoderConfig:
     left out.
 
     Args:
-        path: a ProofLM directory, a Hugging Face directory, the ``config.json`` of one, or a .gguf file.
+        path: a ProofLM directory, a Hugging Face directory, the ``config.json`` of one, what
+            ``DecoderConfig.to_json`` wrote, or a .gguf file.
 
     Raises:
         WeightsError: there is no model at ``path``, it is damaged, or ProofLM cannot express it.
@@ -40,6 +41,8 @@ def read_config(path: str | Path) -> DecoderConfig:
     document = read_json_object(file)
     if document.get("format") == FORMAT:
         return read_native_config(file, document)
+    if "d_model" in document:
+        return make_config(file, document)
     return read_hf_config(file, {name: _without_scaling(name, value) for name, value in document.items()})
 
 

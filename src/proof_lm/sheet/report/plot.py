@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from proof_lm.sheet.dimensions import dimensions
-from proof_lm.sheet.flops import terms
+from proof_lm.sheet.flops import SCORES, terms
 from proof_lm.sheet.report.words import scaled
 from proof_lm.sheet.sheet import Sheet
 
@@ -103,7 +103,7 @@ def _apart(places: dict[str, float]) -> dict[str, float]:
 
 
 def _says(series: dict[str, list[float]], lengths: list[int]) -> str:
-    scores = series["scores and values"]
+    scores = series[SCORES]
     rest = [sum(values) - score for score, *values in zip(scores, *series.values(), strict=True)]
     crossing = next((t for t, score, other in zip(lengths, scores, rest, strict=True) if score > other), None)
     constant = "Projections, feed-forward layer and head are constant a token; scores grow with T"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proof_lm.sheet.flops import BACKWARD, CONVENTIONS
+from proof_lm.sheet.flops import BACKWARD, CONVENTIONS, SCORES, Flops
 from proof_lm.sheet.plan import DeviceMemory, Plan
 from proof_lm.sheet.report.words import duration, factor, n_bytes, scaled, share
 from proof_lm.sheet.sheet import Sheet, every_layer
@@ -94,33 +94,30 @@ def _forward(sheet: Sheet) -> Table:
 
 
 def _passes(sheet: Sheet) -> Table:
-    forward, again = sheet.forward, sheet.recomputation
-    passes = {
-        "forward": forward,
-        "backward": forward * BACKWARD,
-        "training step": forward * (1 + BACKWARD),
-        "training step, layers recomputed": forward * (1 + BACKWARD) + again,
-    }
-    causal = sheet.causal_forward
-    causal_passes = {
-        "forward": causal.products,
-        "backward": causal.products * BACKWARD,
-        "training step": causal.products * (1 + BACKWARD),
-        "training step, layers recomputed": causal.products * (1 + BACKWARD)
-        + sheet.causal_recomputation.products,
-    }
     tokens = sheet.batch * sheet.n_tokens
+    dense = _by_pass(sheet.forward, sheet.recomputation)
+    causal = _by_pass(sheet.causal_forward, sheet.causal_recomputation)
     rows = [
         (
             name,
             f"{flops.products:,}",
-            f"{causal_passes[name]:,}",
+            f"{causal[name].products:,}",
             f"{flops.others:,}",
             scaled(flops.products / tokens),
         )
-        for name, flops in passes.items()
+        for name, flops in dense.items()
     ]
     return Table("FLOPs", ("pass", "products, dense", "products, causal", "other", "dense, a token"), rows)
+
+
+def _by_pass(forward: Flops, again: Flops) -> dict[str, Flops]:
+    step = forward * (1 + BACKWARD)
+    return {
+        "forward": forward,
+        "backward": forward * BACKWARD,
+        "training step": step,
+        "training step, layers recomputed": step + again,
+    }
 
 
 def _kinds(sheet: Sheet) -> Table:
@@ -273,6 +270,10 @@ def _memory_row(memory: DeviceMemory) -> tuple[str, ...]:
     return tuple(n_bytes(part) for part in parts)
 
 
+def _share_of(sheet: Sheet, name: str) -> str:
+    return share(next(term.value for term in sheet.terms if term.name == name), sheet.forward.products)
+
+
 _COMPARED: dict[str, Callable[[Sheet], str]] = {
     "parameters": lambda s: f"{s.parameter_count:,}",
     "one layer": lambda s: f"{s.layer.count:,}",
@@ -285,9 +286,8 @@ _COMPARED: dict[str, Callable[[Sheet], str]] = {
     "forward FLOPs, dense": lambda s: scaled(s.forward.products),
     "forward FLOPs, causal": lambda s: scaled(s.causal_forward.products),
     "forward FLOPs a token, dense": lambda s: scaled(s.forward.products / (s.batch * s.n_tokens)),
-    "share of the scores": lambda s: share(s.terms[1].value, s.forward.products),
-    "share of the head": lambda s: share(s.terms[-1].value, s.forward.products),
-    "training step, dense": lambda s: scaled(s.conventions["dense"]),
+    "share of the scores": lambda s: _share_of(s, SCORES),
+    "share of the head": lambda s: _share_of(s, "head"),
     "weights": lambda s: n_bytes(s.parameter_count * s.recipes[0].parameter),
     "parameters, gradients, optimizer": lambda s: n_bytes(s.parameter_count * s.recipes[0].total),
     "activations, fused attention": lambda s: n_bytes(s.activations["fused"]),
@@ -300,9 +300,12 @@ _COMPARED: dict[str, Callable[[Sheet], str]] = {
 }
 
 
-def comparison(sheets: Sequence[Sheet], plans: Sequence[Plan | None]) -> Table:
-    """Several decoders side by side."""
+def comparison(sheets: Sequence[Sheet], plans: Sequence[Plan | None], convention: str = "dense") -> Table:
+    """Several decoders side by side; a training step is counted by the convention."""
     rows = [(name, *(tell(sheet) for sheet in sheets)) for name, tell in _COMPARED.items()]
+    rows.append(
+        (f"training step ({convention})", *(scaled(sheet.conventions[convention]) for sheet in sheets))
+    )
     known = [plan for plan in plans if plan is not None]
     if known:
         rows.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from proof_lm.sheet.dimensions import LEGEND
+from proof_lm.sheet.flops import CONVENTIONS
 from proof_lm.sheet.sheet import Sheet
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
@@ -67,17 +69,23 @@ def dimension_line(sheet: Sheet) -> str:
     )
 
 
+def step_line(sheet: Sheet, convention: str) -> str:
+    """What a training step takes by that convention, in a line that says how it counts."""
+    (known,) = [known for known in CONVENTIONS if known.name == convention]
+    unit = "MACs" if convention == "macs" else "FLOPs"
+    return f"A training step takes {sheet.conventions[convention]:,} {unit} ({known.name}: {known.meaning})"
+
+
 def conventions(sheet: Sheet) -> list[str]:
     """How it is counted, a line each."""
     seen = f"P = {sheet.visible_pairs:,} a row and head"
     if sheet.config.sliding_window is not None:
         seen += f", in a window of {sheet.config.sliding_window}"
-    return _CONVENTIONS.format(seen=seen).strip().split("\n")
+    legend = ", ".join(f"{letter} {meaning}" for letter, meaning in LEGEND.items())
+    return [f"{legend}.", *_CONVENTIONS.format(seen=seen).strip().split("\n")]
 
 
 _CONVENTIONS = """
-B rows, T tokens of a row, S keys of a query, P scores of a row and head that are counted, D width, N query heads, \
-K KV heads, H width of a head, F width of the feed-forward layer, V token ids, L layers, C context.
 A multiply-add is 2 FLOPs. Products are matrix products; other operations are one an element and function (exp, erf, \
 sigmoid). Left out: what is done once a row or position (a mean, a root), lookups, copies, masks, dropout, optimizer.
 Dense counts all T S scores, as explicit attention computes them; causal counts the visible ones, {seen}.

@@ -1,7 +1,7 @@
 """The contracts, one file a concept, in the order in which they are judged and reported."""
 
 from proof_lm.verify.contract import Contract
-from proof_lm.verify.contracts.accounting import ACCOUNTING, ACTIVATION_MEMORY, FLOPS, TENSOR_SHAPES
+from proof_lm.verify.contracts.accounting import ACTIVATION_MEMORY, FLOPS, PARAMETER_COUNT, TENSOR_SHAPES
 from proof_lm.verify.contracts.batch import BATCH
 from proof_lm.verify.contracts.cache import CACHE
 from proof_lm.verify.contracts.cache_state import CACHE_STATE
@@ -60,7 +60,7 @@ CONTRACTS: tuple[Contract, ...] = (
     CACHE_STATE,
     TYING,
     SAVE_LOAD,
-    ACCOUNTING,
+    PARAMETER_COUNT,
     TENSOR_SHAPES,
     FLOPS,
     ACTIVATION_MEMORY,

@@ -10,6 +10,7 @@ from proof_lm.sheet import Sheet
 from proof_lm.verify.accounting import (
     compare_activations,
     compare_cache,
+    compare_count,
     compare_flops,
     compare_parameters,
     compare_recomputation,
@@ -26,17 +27,15 @@ from proof_lm.verify.verdict import EXACT, Measurement
 def check_parameter_count(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """The closed formula against the elements of the unique registered parameters; what the model reports
     of itself against the same; and each tensor's name and shape against the sheet's table."""
-    sheet = _sheet(subject, probe)
+    sheet = _sheet(subject, 1, 1)
+    yield compare_count(sheet, subject.native)
     reported = getattr(subject.native, "parameter_count", None)
-    elements = sum(parameter.numel() for parameter in subject.native.parameters())
     if isinstance(reported, int):
+        elements = sum(parameter.numel() for parameter in subject.native.parameters())
         off = float(abs(reported - elements))
         yield Measurement("-", "|reported - registered|", off, EXACT, f"{elements:,}")
     if subject.can("parts"):
         yield from compare_parameters(sheet, subject.native)
-        return
-    off = float(abs(elements - sheet.parameter_count))
-    yield Measurement("-", "|registered - closed formula|", off, EXACT, f"{sheet.parameter_count:,}")
 
 
 def check_tensor_shapes(subject: ProofSubject, probe: Probe) -> Iterator[Measurement]:
@@ -45,7 +44,7 @@ def check_tensor_shapes(subject: ProofSubject, probe: Probe) -> Iterator[Measure
     Each tensor of the sheet must be among them with its shape, and each activation must have the size of one of the
     sheet's tensors there: none is missing, and none is missing from the sheet.
     """
-    sheet = _tellable(_sheet(subject, probe))
+    sheet = _tellable(subject, probe)
     with _running(subject, probe) as model:
         reading = read_step(model, *_sizes(probe))
     yield from compare_shapes(sheet, reading)
@@ -58,7 +57,7 @@ def check_flops(subject: ProofSubject, probe: Probe) -> Iterator[Measurement]:
     FLOPs; all other operations of the forward pass are compared by module, and scores that are not hidden with the
     visible pairs. Recomputing the layers must cost what the sheet says.
     """
-    sheet = _tellable(_sheet(subject, probe))
+    sheet = _tellable(subject, probe)
     with _running(subject, probe) as model:
         yield from compare_flops(sheet, read_step(model, *_sizes(probe)))
         yield from compare_recomputation(sheet, model)
@@ -70,7 +69,7 @@ def check_activation_memory(subject: ProofSubject, probe: Probe) -> Iterator[Mea
     On explicit attention, and on the fused kernel where there is no dropout and the decoder is small and on a CPU:
     other kernels keep other things. The cache's storage must have the bytes that the sheet derives.
     """
-    sheet = _tellable(_sheet(subject, probe))
+    sheet = _tellable(subject, probe)
     with _running(subject, probe) as model:
         yield from compare_activations(sheet, model, "explicit")
         yield from compare_cache(sheet, model)
@@ -93,13 +92,14 @@ def _running(subject: ProofSubject, probe: Probe) -> Iterator[ProofLM]:
         )
 
 
-def _sheet(subject: Subject, probe: Probe) -> Sheet:
+def _sheet(subject: Subject, batch: int, n_tokens: int) -> Sheet:
     kind = subject.accounting if isinstance(subject, ProofSubject) else Sheet
     dtype = next(subject.module.parameters()).dtype
-    return kind(subject.name, subject.config, *_sizes(probe), str(dtype).removeprefix("torch."))
+    return kind(subject.name, subject.config, batch, n_tokens, str(dtype).removeprefix("torch."))
 
 
-def _tellable(sheet: Sheet) -> Sheet:
+def _tellable(subject: ProofSubject, probe: Probe) -> Sheet:
+    sheet = _sheet(subject, *_sizes(probe))
     reason = untellable(sheet)
     if reason:
         raise Inapplicable(reason)
@@ -110,7 +110,7 @@ def _sizes(probe: Probe) -> tuple[int, int]:
     return probe.n_rows, probe.n_tokens
 
 
-ACCOUNTING = Contract(
+PARAMETER_COUNT = Contract(
     "parameter-count",
     "The closed formula's parameter count equals the unique registered parameters.",
     frozenset({"config"}),
@@ -118,6 +118,7 @@ ACCOUNTING = Contract(
     level="quick",
     once=True,
 )
+
 TENSOR_SHAPES = Contract(
     "tensor-shapes",
     "Every tensor of a forward pass has the shape that the sheet derives, and the sheet has them all.",
