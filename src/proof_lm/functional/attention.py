@@ -87,9 +87,13 @@ def _fused_attention(
     n_queries, n_keys = queries.shape[2], keys.shape[2]
     if mask is None and causal and window is None and n_queries == n_keys:
         # The kernel's own causal flag is anchored at the top left, so it is right for square scores only.
-        grouped = queries.shape[1] != keys.shape[1]
         return scaled_dot_product_attention(
-            queries, keys, values, is_causal=True, dropout_p=dropout_probability, enable_gqa=grouped
+            queries,
+            keys,
+            values,
+            is_causal=True,
+            dropout_p=dropout_probability,
+            enable_gqa=_grouped(queries, keys),
         )
     visible = _visible_mask(queries, keys, mask, causal, window)
     empty = None
@@ -123,8 +127,13 @@ def _grouped_kernel(
         values,
         attn_mask=visible,
         dropout_p=dropout_probability,
-        enable_gqa=queries.shape[1] != keys.shape[1],
+        enable_gqa=_grouped(queries, keys),
     )
+
+
+def _grouped(queries: Queries, keys: Keys) -> bool:
+    """Whether query heads share KV heads; a Python bool under torch.jit.trace too, where sizes are tensors."""
+    return bool(queries.shape[1] != keys.shape[1])
 
 
 def _within_reach(

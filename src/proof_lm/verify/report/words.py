@@ -112,8 +112,10 @@ def reasons(verification: Verification) -> dict[str, list[str]]:
 
 
 def next_steps(verification: Verification, *, drawn: bool = False) -> list[tuple[str, str]]:
-    """What to type next, and what it gives; nothing where all that applies holds. ``drawn``: the reader has the page
-    with pictures already."""
+    """What to type next, or to add to the command, and what it gives; nothing where all that applies holds.
+
+    ``drawn``: the reader has the page with pictures already.
+    """
     steps = []
     violated = of_verdict(verification, Verdict.VIOLATED)
     unsure = of_verdict(verification, Verdict.INCONCLUSIVE)
@@ -121,16 +123,16 @@ def next_steps(verification: Verification, *, drawn: bool = False) -> list[tuple
         name = violated[0].name
         steps.append((f"proof-lm verify --explain {name}", "how it is measured, which faults it rejects"))
         if not drawn:
-            steps.append(("add --html FILE", "a page that shows which token moved which position"))
+            steps.append(("--html FILE", "a page that shows which token moved which position"))
         unmapped = {"oracle-logits"} & {name for names in reasons(verification).values() for name in names}
         if unmapped and not verification.diagnosis:
-            steps.append(("add --map FILE", "the oracle then says where it goes wrong; see docs/verify.md"))
+            steps.append(("--map FILE", "the oracle then says where it goes wrong; see docs/verify.md"))
     if unsure:
         name = unsure[0].name
-        steps.append((f"add --only {name} --seed {verification.seed + 1}", "the same with other inputs"))
+        steps.append((f"--only {name} --seed {verification.seed + 1}", "the same with other inputs"))
     if verification.undecided:
         name = verification.undecided[0]
-        steps.append((f"add --only {name},...", "judges by what was not decided, and nothing else"))
+        steps.append((f"--only {name},...", "judges by what was not decided, and nothing else"))
     return steps
 
 
