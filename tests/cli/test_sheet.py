@@ -181,6 +181,12 @@ def test_decoders_stand_side_by_side() -> None:
     assert line.split()[1:] == ["69,120", "124,439,808", "134,515,008"]
     assert "sum on each device" in result.stdout
     assert "cost" in result.stdout
+    shown = " ".join(result.stdout.split())
+    assert (
+        "8 devices, fsdp, layers recomputed, B rows each. 989 TFLOP/s a device, of which 40% is reached."
+        in shown
+    )
+    assert "the visible ones, P = T (T + 1) / 2 a row and head, fewer in a window." in shown
 
 
 @pytest.mark.parametrize(
@@ -226,7 +232,13 @@ def test_check_says_what_is_not_as_the_sheet_says(monkeypatch: pytest.MonkeyPatc
             ("chapter", "--peak-flops", "1e9", "--price", "1", "--budget", "5", "--tokens", "5"),
             "give one of them",
         ),
-        (("chapter", "--peak-flops", "1e9", "--utilization", "1.5"), "--utilization must be more than 0"),
+        (("chapter", "--peak-flops", "1e9", "--utilization", "1.5"), "--utilization must be at most 1"),
+        (("chapter", "--peak-flops", "1e9", "--utilization", "0"), "--utilization must be more than 0"),
+        (("chapter", "--peak-flops", "1e9", "--tokens", "nan"), "--tokens must be more than 0 and finite"),
+        (("chapter", "--peak-flops", "1e9", "--tokens", "0.5"), "--tokens must be at least 1"),
+        (("chapter", "--peak-flops", "1e9", "--price", "2"), "--price needs --tokens or --budget"),
+        (("chapter", "--price", "2"), "--price needs --peak-flops"),
+        (("chapter", "--utilization", "0.5"), "--utilization needs --peak-flops"),
         (("chapter", "--peak-flops", "-1"), "--peak-flops must be more than 0"),
         (("chapter", "--json", "-", "--csv", "-"), "named for two reports"),
         (("chapter", "--html", "no/such/folder/x.html"), "there is no directory"),

@@ -45,7 +45,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path = tmp_path_factory.mktemp("sheet") / "sheet.html"
     lead, tables = [summary(sheet), dimension_line(sheet)], sheet_tables(sheet, plan)
     path.write_text(
-        to_html(sheet.name, lead, tables, conventions(sheet), command="proof-lm sheet", plot=plot(sheet)),
+        to_html(sheet.name, lead, tables, conventions([sheet]), command="proof-lm sheet", plot=plot(sheet)),
         encoding="utf-8",
     )
     return path

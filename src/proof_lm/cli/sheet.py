@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from proof_lm.verify import Measurement
 
 LONGEST = 2048  # tokens of a row, where none are asked for
+REACHED = 0.4  # of the peak, likewise
 TARGET_HELP = (
     f"A preset ({', '.join(PRESETS)}), 'smollm2', a Hugging Face or ProofLM directory, a JSON file with a config, or "
     "a .gguf file; weights are not read. With several, they are compared."
@@ -62,8 +64,9 @@ def sheet(
         float | None, typer.Option("--bandwidth", help="Bytes/s of a device's memory, such as 2e12.")
     ] = None,
     utilization: Annotated[
-        float, typer.Option("--utilization", help="Share of the peak that training reaches.")
-    ] = 0.4,
+        float | None,
+        typer.Option("--utilization", help=f"Share of the peak that training reaches.  [default: {REACHED}]"),
+    ] = None,
     price: Annotated[float | None, typer.Option("--price", help="Of a device for an hour.")] = None,
     tokens: Annotated[
         float | None, typer.Option("--tokens", help="Tokens of the training run, such as 15e12.")
@@ -89,11 +92,12 @@ def sheet(
     Exit status: 0, or with --check 1 if the decoder is not as its sheet says; 2 the command or a target is wrong.
     """
     from proof_lm.sheet import Sheet, make_plan
+    from proof_lm.sheet.report import conventions
 
     files = (json_file, csv_file, markdown_file, html_file)
     require_all_writable([file for file in files if file is not None])
-    machine = _machine(peak, utilization, devices, price)
-    _require_sense(count, parallel, machine, bandwidth, tokens, budget)
+    _require_sense(count, parallel)
+    machine = _machine(peak, utilization, devices, price, bandwidth, tokens, budget)
     sheets = []
     for target in targets:
         config = resolve(target).read_config()
@@ -116,35 +120,13 @@ def sheet(
     ]
     checked = [_checked(one) for one in sheets] if check else []
     lead, tables = _content(sheets, plans, checked, count)
-    _show(lead, tables, _how(sheets[0]), out(*files))
-    _write(sheets, plans, checked, lead, tables, files)
+    notes = conventions(sheets)
+    _show(lead, tables, notes, out(*files))
+    _write(sheets, plans, checked, lead, tables, notes, files)
     raise typer.Exit(1 if any(m.measured for found in checked for m in found) else 0)
 
 
-def _machine(peak: float | None, utilization: float, devices: int, price: float | None) -> Machine | None:
-    from proof_lm.sheet import Machine
-
-    if not 0 < utilization <= 1:
-        raise ConfigError(f"--utilization must be more than 0 and at most 1, got {utilization}")
-    for name, value in (("--peak-flops", peak), ("--price", price)):
-        if value is not None and value <= 0:
-            raise ConfigError(f"{name} must be more than 0, got {value}")
-    return None if peak is None else Machine(devices, peak, utilization, price)
-
-
-def _require_sense(
-    count: str,
-    parallel: str,
-    machine: Machine | None,
-    bandwidth: float | None,
-    tokens: float | None,
-    budget: float | None,
-) -> None:
-    """Whether the options go together.
-
-    Raises:
-        ConfigError: they do not; says which is missing, or too much.
-    """
+def _require_sense(count: str, parallel: str) -> None:
     from proof_lm.sheet import CONVENTIONS
 
     known = [convention.name for convention in CONVENTIONS]
@@ -152,15 +134,41 @@ def _require_sense(
         raise ConfigError(f"--count must be one of {', '.join(known)}, got {count!r}")
     if parallel not in ("ddp", "fsdp"):
         raise ConfigError(f"--parallel must be ddp or fsdp, got {parallel!r}")
-    for name, value in (("--bandwidth", bandwidth), ("--tokens", tokens), ("--budget", budget)):
-        if value is not None and machine is None:
+
+
+def _machine(
+    peak: float | None,
+    utilization: float | None,
+    devices: int,
+    price: float | None,
+    bandwidth: float | None,
+    tokens: float | None,
+    budget: float | None,
+) -> Machine | None:
+    """What a run is planned on; None where no speed is given.
+
+    Raises:
+        ConfigError: an option is out of range, or needs another one, or contradicts it.
+    """
+    from proof_lm.sheet import Machine
+
+    positive = {"--bandwidth": bandwidth, "--tokens": tokens, "--budget": budget, "--price": price}
+    for name, value in {"--peak-flops": peak, "--utilization": utilization, **positive}.items():
+        if value is not None and peak is None:
             raise ConfigError(f"{name} needs --peak-flops, the FLOP/s of a device")
-        if value is not None and value <= 0:
-            raise ConfigError(f"{name} must be more than 0, got {value}")
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{name} must be more than 0 and finite, got {value}")
+    if utilization is not None and utilization > 1:
+        raise ConfigError(f"--utilization must be at most 1, got {utilization}")
+    if tokens is not None and tokens < 1:
+        raise ConfigError(f"--tokens must be at least 1, got {tokens}")
     if budget is not None and tokens is not None:
         raise ConfigError("--budget says how many tokens there are, and so does --tokens; give one of them")
-    if budget is not None and (machine is None or machine.price is None):
+    if budget is not None and price is None:
         raise ConfigError("--budget needs --price, the price of a device for an hour")
+    if price is not None and budget is None and tokens is None:
+        raise ConfigError("--price needs --tokens or --budget, the size of the run")
+    return None if peak is None else Machine(devices, peak, utilization or REACHED, price)
 
 
 def _checked(one: Sheet) -> list[Measurement]:
@@ -207,12 +215,6 @@ def _check_table(one: Sheet, found: list[Measurement]) -> Table:
     )
 
 
-def _how(one: Sheet) -> list[str]:
-    from proof_lm.sheet.report import conventions
-
-    return conventions(one)
-
-
 def _show(lead: list[str], tables: list[Table], notes: list[str], console: Console) -> None:
     import rich.table
 
@@ -241,13 +243,14 @@ def _write(
     checked: list[list[Measurement]],
     lead: list[str],
     tables: list[Table],
+    notes: list[str],
     files: Sequence[Path | None],
 ) -> None:
     from proof_lm.sheet.report import to_csv, to_dict, to_html, to_markdown
     from proof_lm.sheet.report.plot import plot
 
     json_file, csv_file, markdown_file, html_file = files
-    heading, notes = " and ".join(one.name for one in sheets), _how(sheets[0])
+    heading = " and ".join(one.name for one in sheets)
     if json_file is not None:
         compared: list[list[dict[str, Any]] | None] = [_compared(found) for found in checked]
         compared = compared or [None] * len(sheets)

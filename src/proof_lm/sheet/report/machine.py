@@ -95,7 +95,7 @@ def to_dict(
         ],
         "plan": None if plan is None else dataclasses.asdict(plan),
         "checked": None if checked is None else list(checked),
-        "how": conventions(sheet),
+        "how": conventions([sheet]),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from proof_lm.sheet.flops import BACKWARD, CONVENTIONS, SCORES, Flops
-from proof_lm.sheet.plan import DeviceMemory, Plan
+from proof_lm.sheet.plan import DeviceMemory, Machine, Plan
 from proof_lm.sheet.report.words import duration, factor, n_bytes, scaled, share
 from proof_lm.sheet.sheet import Sheet, every_layer
 
@@ -234,11 +234,9 @@ def _inference(sheet: Sheet, plan: Plan | None) -> Table:
 
 def _plan(sheet: Sheet, plan: Plan) -> list[Table]:
     rows = [(name, *_memory_row(memory)) for name, memory in plan.memory.items()]
-    how = f"{plan.devices} devices, {plan.parallel}" if plan.devices > 1 else "one device"
     columns = ("recipe", "parameters", "gradients", "optimizer", "gathered", "activations", "sum")
-    again = ", layers recomputed" if plan.recomputed else ""
-    note = f"B = {sheet.batch} rows a device, T = {sheet.n_tokens}{again}."
-    tables = [Table(f"Memory of each device: {how}", columns, rows, note)]
+    note = f"B = {sheet.batch} rows a device, T = {sheet.n_tokens}."
+    tables = [Table(f"Memory of each device: {_way(plan)}", columns, rows, note)]
     run = plan.run
     if run is not None:
         assert plan.machine is not None
@@ -253,9 +251,17 @@ def _plan(sheet: Sheet, plan: Plan) -> list[Table]:
             facts.append(("device hours", f"{run.seconds / 3600 * plan.devices:,.4g}"))
         if run.cost is not None:
             facts.append(("cost", f"{run.cost:,.2f}"))
-        note = f"{scaled(plan.machine.peak, 'FLOP/s')} a device, of which {plan.machine.utilization:.0%} is reached."
-        tables.append(Table("Time and cost", ("of the run", "value"), facts, note))
+        tables.append(Table("Time and cost", ("of the run", "value"), facts, _speed(plan.machine)))
     return tables
+
+
+def _way(plan: Plan) -> str:
+    how = f"{plan.devices} devices, {plan.parallel}" if plan.devices > 1 else "one device"
+    return how + (", layers recomputed" if plan.recomputed else "")
+
+
+def _speed(machine: Machine) -> str:
+    return f"{scaled(machine.peak, 'FLOP/s')} a device, of which {machine.utilization:.0%} is reached."
 
 
 def _memory_row(memory: DeviceMemory) -> tuple[str, ...]:
@@ -320,4 +326,9 @@ def comparison(sheets: Sequence[Sheet], plans: Sequence[Plan | None], convention
         if all(run.cost is not None for run in runs):
             rows.append(("cost", *(f"{run.cost:,.2f}" for run in runs)))
     note = f"In {sheets[0].dtype}; optimizer: {sheets[0].recipes[0].name}."
+    if known:
+        note += f" {_way(known[0])[0].upper()}{_way(known[0])[1:]}, B rows each."
+    if runs:
+        assert known[0].machine is not None
+        note += f" {_speed(known[0].machine)}"
     return Table("Side by side", ("", *(sheet.name for sheet in sheets)), rows, note)

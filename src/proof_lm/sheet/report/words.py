@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proof_lm.sheet.dimensions import LEGEND
 from proof_lm.sheet.flops import CONVENTIONS
 from proof_lm.sheet.sheet import Sheet
@@ -76,11 +78,15 @@ def step_line(sheet: Sheet, convention: str) -> str:
     return f"A training step takes {sheet.conventions[convention]:,} {unit} ({known.name}: {known.meaning})"
 
 
-def conventions(sheet: Sheet) -> list[str]:
-    """How it is counted, a line each."""
-    seen = f"P = {sheet.visible_pairs:,} a row and head"
-    if sheet.config.sliding_window is not None:
-        seen += f", in a window of {sheet.config.sliding_window}"
+def conventions(sheets: Sequence[Sheet]) -> list[str]:
+    """How it is counted, a line each; in numbers where there is one sheet."""
+    if len(sheets) == 1:
+        (sheet,) = sheets
+        seen = f"P = {sheet.visible_pairs:,} a row and head"
+        if sheet.config.sliding_window is not None:
+            seen += f", in a window of {sheet.config.sliding_window}"
+    else:
+        seen = "P = T (T + 1) / 2 a row and head, fewer in a window"
     legend = ", ".join(f"{letter} {meaning}" for letter, meaning in LEGEND.items())
     return [f"{legend}.", *_CONVENTIONS.format(seen=seen).strip().split("\n")]
 
