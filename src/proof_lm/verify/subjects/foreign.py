@@ -15,7 +15,8 @@ from proof_lm.errors import MapError, TargetError
 from proof_lm.verify.maps import WeightMap, find_map
 from proof_lm.verify.subjects.adapter import Adapter
 from proof_lm.verify.subjects.arithmetic import effective_roundoff
-from proof_lm.verify.subjects.discover import Discovered, discover
+from proof_lm.verify.subjects.discover import discover
+from proof_lm.verify.subjects.discovered import Discovered
 from proof_lm.verify.subjects.subject import Capability, Finding, Subject, SubjectError, subject_runs
 
 BACKENDS = ("eager", "sdpa")  # of transformers' models

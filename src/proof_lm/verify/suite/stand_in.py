@@ -19,7 +19,8 @@ from proof_lm.model import ProofLM
 from proof_lm.verify.maps import WeightMap, find_map, read_map
 from proof_lm.verify.mutants import Mutant
 from proof_lm.verify.subjects import calls
-from proof_lm.verify.subjects.discover import Discovered, discover
+from proof_lm.verify.subjects.discover import discover
+from proof_lm.verify.subjects.discovered import Discovered
 from proof_lm.verify.suite.events import Events
 
 CLOSE = 1e-3  # relative: float32 is far nearer, another decoder far off
