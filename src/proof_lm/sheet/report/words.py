@@ -102,6 +102,7 @@ A tied matrix is one tensor: counted once, multiplied in the head.
 Kept activations are what autograd saves in ProofLM's training step, masks of dropout included; gradients of \
 activations and workspaces come on top. Fused is PyTorch's kernel on a CPU, which with dropout falls back to another.
 AdamW keeps two averages a parameter. No parameter is frozen.
-Prefill and decoding move each weight once and the cache's keys and values once; activations stay near.
+Prefill and decoding read each weight once, write the cache of each new token and read that of every \
+token once; activations stay near.
 kB, MB, GB, TB are powers of 1000.
 """
