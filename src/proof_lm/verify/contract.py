@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 import time
@@ -13,7 +12,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from proof_lm.verify.probe import Inapplicable, Probe
-from proof_lm.verify.subjects import Capability, Subject, SubjectError
+from proof_lm.verify.subjects import Capability, Subject, SubjectError, copied
 from proof_lm.verify.verdict import Case, ContractResult, Measurement, Verdict, worst_verdict
 
 Check = Callable[[Any, Probe], Iterable[Measurement]]  # of a Subject, or of the kind that can what is needed
@@ -154,7 +153,7 @@ class Contract:
 
 def _fresh(subject: Subject, probe: Probe) -> Subject:
     """A copy for one contract, so that state which another left in the subject hides nothing; a large one itself."""
-    return subject if probe.is_large else subject.swapped(copy.deepcopy(subject.module))
+    return subject if probe.is_large else subject.swapped(copied(subject.module))
 
 
 _RANK = {

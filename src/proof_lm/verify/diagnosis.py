@@ -19,7 +19,7 @@ from proof_lm.model import ProofLM
 from proof_lm.verify.contracts import CONTRACTS
 from proof_lm.verify.mutants import MUTANTS, Mutant
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import ProofSubject, Subject, SubjectError
+from proof_lm.verify.subjects import ForeignSubject, ProofSubject, Subject, SubjectError
 from proof_lm.verify.threads import threads
 from proof_lm.verify.verdict import ContractResult, Measurement, Verdict, Verification
 
@@ -38,13 +38,20 @@ class Diagnosis:
         component: where the subject first leaves the oracle, in words; empty where it does not, or its layers
             cannot be watched.
         n_untried: faults that there was no time for.
+        assumed: the project whose layout its weights were recognised as; empty where it is ProofLM's or declared.
     """
 
     faults: tuple[str, ...]
     component: str
     n_untried: int = 0
+    assumed: str = ""
 
     def __str__(self) -> str:
+        if self.assumed:
+            return f"{self._finding()} (read as {self.assumed}, by names and shapes: --map FILE says what else it is)"
+        return self._finding()
+
+    def _finding(self) -> str:
         if len(self.faults) == 1:
             return f"behaves as {self.faults[0]}"
         if self.faults:
@@ -90,7 +97,8 @@ def _search(subject: Subject, probe: Probe, violated: Sequence[ContractResult]) 
         planted = _planted(mutant, sound)
         if planted is not None and evidence.speaks_for(planted):
             faults.append(f"{mutant.name}: {mutant.fault}")
-    return Diagnosis(tuple(faults), first_difference(subject, probe), n_untried)
+    family = subject.recognised if isinstance(subject, ForeignSubject) else ""
+    return Diagnosis(tuple(faults), first_difference(subject, probe), n_untried, family)
 
 
 def _reference(subject: Subject) -> ProofLM:

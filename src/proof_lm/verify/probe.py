@@ -63,10 +63,13 @@ class Probe:
         return np.random.default_rng([self.seed, *name.encode()])
 
     def tokens(self, name: str, n_rows: int | None = None, n_tokens: int | None = None) -> Int[Tensor, "B T"]:
-        """Token ids, uniform over the vocabulary."""
+        """Token ids, uniform over the vocabulary, without the one whose embedding takes no gradient."""
         size = (n_rows or self.n_rows, n_tokens or self.n_tokens)
-        ids = self.random(name).integers(self.subject.vocab_size, size=size)
-        return torch.from_numpy(ids)
+        ids = torch.from_numpy(self.random(name).integers(self.subject.vocab_size, size=size))
+        untrained = self.subject.untrained_id
+        if untrained is None:
+            return ids
+        return torch.where(ids == untrained, (ids + 1) % self.subject.vocab_size, ids)
 
     def other_tokens(self, ids: Int[Tensor, "*n"], name: str) -> Int[Tensor, "*n"]:
         """For each id a different one.

@@ -1,6 +1,6 @@
 """Tokens in any chunks through a cache give the logits of all tokens at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 
 import torch
@@ -11,14 +11,19 @@ from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject
 from proof_lm.verify.verdict import EXACT, Largest, Measurement
 
+LONGER = 35  # tokens that are decoded one by one
+WIDEST = 64  # window that is decoded beyond
+MOST_NAMED = 7  # chunks that are listed
+
 
 def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Every way to cut 7 tokens into chunks (every split in two, and chunks of 1, 2 and 3, where the probe is
     not exhaustive, and on further paths).
 
-    Free slots of the cache hold NaN. Then chunks of 1, 2 and 3 for rows padded on the left, at real tokens; for
-    a cache that is cut back and refilled, which another prefix must change (reach). Last, the logits without a
-    cache are taken again, and must have kept every bit.
+    Free slots of the cache hold NaN. One by one over a longer row: of 35 tokens, and of more than two windows, where
+    the context has room. Then chunks of 1, 2 and 3 for rows padded on the left, at real tokens; for a cache that
+    is cut back and refilled, which another prefix must change (reach). Last, the logits without a cache are taken
+    again, and must have kept every bit.
     """
     ids = probe.tokens("cache", n_tokens=probe.n_short)
     left = probe.ragged_mask(*ids.shape, left=True) if probe.n_short > 1 else torch.ones_like(ids).bool()
@@ -28,6 +33,18 @@ def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         whole = subject.logits(ids, path)
         worst = float((first - whole).abs().max())
         yield Measurement(path, "max |cached - whole|, one by one at first", worst, probe.logit_bound)
+        if not probe.is_large or path == subject.paths[0]:
+            row = probe.tokens("a longer row", n_tokens=_longest(subject, probe))
+            yield _compare(
+                subject,
+                probe,
+                path,
+                row,
+                None,
+                subject.logits(row, path),
+                [[1] * row.shape[1]],
+                "a longer row",
+            )
         every = probe.exhaustive and path == subject.paths[0]
         chunkings = _all_chunkings(probe.n_short) if every else _some_chunkings(probe.n_short)
         if probe.is_large and path != subject.paths[0]:
@@ -49,7 +66,7 @@ def _compare(
     ids: Int[Tensor, "B T"],
     mask: Tensor | None,
     whole: Float[Tensor, "B T V"],
-    chunkings: Iterator[tuple[int, ...]],
+    chunkings: Iterable[Sequence[int]],
     case: str,
 ) -> Measurement:
     worst = Largest()
@@ -58,7 +75,8 @@ def _compare(
         if mask is not None:
             difference = difference.masked_fill(~mask, 0.0)
         row, position = divmod(int(difference.argmax()), ids.shape[1])
-        worst.see(float(difference[row, position]), f"chunks {sizes}: row {row}, position {position}")
+        chunks = f"chunks {tuple(sizes)}" if len(sizes) <= MOST_NAMED else "one by one"
+        worst.see(float(difference[row, position]), f"{chunks}: row {row}, position {position}")
     return Measurement(path, f"max |cached - whole|, {case}", worst.value, probe.logit_bound, worst.where)
 
 
@@ -107,6 +125,14 @@ def _cut_back(
     subject.logits(others[:, :kept], path, cache=cache)
     moved = (subject.logits(ids[:, kept:], path, cache=cache) - refilled).abs().amax((1, 2))
     yield Measurement(path, "min |change as the cached prefix changes|", float(moved.min()), None)
+
+
+def _longest(subject: Subject, probe: Probe) -> int:
+    """What fits of: beyond 32 positions (19 for a large subject), and beyond two windows."""
+    wanted = probe.n_tokens if probe.is_large else LONGER
+    if subject.window is not None and subject.window <= WIDEST:
+        wanted = max(wanted, 2 * subject.window + 2)
+    return min(wanted, subject.context_length)
 
 
 def _all_chunkings(n_tokens: int) -> Iterator[tuple[int, ...]]:

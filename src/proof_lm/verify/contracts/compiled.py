@@ -1,6 +1,5 @@
 """Compiled and not compiled, a decoder is one."""
 
-import copy
 from collections.abc import Iterator
 from functools import partial
 
@@ -9,7 +8,7 @@ import torch
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.contracts.interventions import intervene
 from proof_lm.verify.probe import Inapplicable, Probe
-from proof_lm.verify.subjects import Subject, SubjectError
+from proof_lm.verify.subjects import Subject, SubjectError, copied
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -23,7 +22,7 @@ def check_compiled(subject: Subject, probe: Probe) -> Iterator[Measurement]:
         raise Inapplicable("too large to be compiled by the way")
     ids = probe.tokens("compiled", n_tokens=probe.n_short)
     others = probe.other_tokens(ids, "compiled interventions")
-    compiled = subject.swapped(copy.deepcopy(subject.module))
+    compiled = subject.swapped(copied(subject.module))
     for path in subject.paths:
         torch.compiler.reset()
         compiled.module.compile(backend="aot_eager", dynamic=False)

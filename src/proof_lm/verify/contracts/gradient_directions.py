@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import nn
 
 from proof_lm.dims import Int, Tensor
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject
 from proof_lm.verify.tolerance import unknown_chain
-from proof_lm.verify.verdict import Bound, Measurement
+from proof_lm.verify.verdict import Bound, Largest, Measurement
 
 N_SOME, AT_MOST = 24, 2_000_000  # parameters of a large subject, and elements of each
 DECIDED = 100.0  # times what step and rounding explain
@@ -26,8 +27,8 @@ def check_gradient_directions(subject: Subject, probe: Probe) -> Iterator[Measur
     (L(p + e d) - L(p - e d)) / 2e must equal the inner product of the gradient with d. The step e is the cube
     root of the unit roundoff, times the parameter's norm. The bound is what the difference of two steps, e and
     2e, shows of the truncation, with the rounding of L over e. For a large subject d is of some of its parameters,
-    together. Needs no oracle: a gradient that is cut off,
-    doubled or made of another function than the forward pass shows in any decoder.
+    together. In train mode without dropout the gradients are those of eval mode. Needs no oracle: a gradient that
+    is cut off, doubled or made of another function than the forward pass shows in any decoder.
     """
     ids = probe.tokens("directions", 1 if probe.is_large else 2, probe.n_short)
     labels = probe.tokens("direction labels", *ids.shape)
@@ -53,6 +54,40 @@ def check_gradient_directions(subject: Subject, probe: Probe) -> Iterator[Measur
             derivation = f"2 |difference of two steps| + rounding of the loss / step {step:.2g}"
             bound = Bound(rounding, DECIDED * rounding, derivation)
             yield Measurement(path, "|slope - gradient . direction|", abs(rise[0] - slope), bound, group)
+        if not probe.is_large:
+            yield from _in_train_mode(subject, probe, path, ids, labels, counted, gradients, chain)
+
+
+def _in_train_mode(
+    subject: Subject,
+    probe: Probe,
+    path: str,
+    ids: Int[Tensor, "B T"],
+    labels: Int[Tensor, "B T"],
+    counted: Tensor,
+    gradients: Mapping[str, Tensor | None],
+    chain: int,
+) -> Iterator[Measurement]:
+    """Train mode without dropout: where its logits are those of eval mode, so must its gradients be."""
+    expected = subject.logits(ids, path)
+    with subject.training(0.0):
+        logits = subject.logits(ids, path, with_graph=True)
+        trained = subject.gradients_of(nn.functional.cross_entropy(logits[counted], labels[counted]))
+    moved = float((logits.detach() - expected).abs().max())
+    if not moved <= probe.logit_bound.fault:
+        return  # another function: *determinism* says so where it should not be
+    worst = Largest()
+    for name, gradient in gradients.items():
+        worst.see(_distance(gradient, trained[name]), name)
+    magnitude = max(_distance(gradient, None) for gradient in gradients.values())
+    bound = probe.rounding(chain, magnitude)
+    yield Measurement(path, "max |gradient in train mode - in eval mode|", worst.value, bound, worst.where)
+
+
+def _distance(gradient: Tensor | None, other: Tensor | None) -> float:
+    if gradient is None or other is None:
+        return max((float(g.abs().max()) for g in (gradient, other) if g is not None), default=0.0)
+    return float((gradient - other).abs().max())
 
 
 def _groups(names: Iterable[str], by_kind: bool) -> dict[str, list[str]]:

@@ -55,6 +55,8 @@ def distinct_tokens(subject: Subject, probe: Probe, n_tokens: int) -> tuple[Int[
     if n_tokens < 2:
         raise Inapplicable("there are no two tokens beside a third")
     order = torch.from_numpy(probe.random("distinct tokens").permutation(subject.vocab_size))
+    if subject.untrained_id is not None:
+        order = torch.cat([order[order != subject.untrained_id], torch.tensor([subject.untrained_id])])
     return order[:n_tokens], int(order[n_tokens])
 
 

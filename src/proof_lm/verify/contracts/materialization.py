@@ -1,6 +1,5 @@
 """A model that gets its weights from elsewhere is the model that they came from."""
 
-import copy
 from collections.abc import Callable, Iterator
 
 import torch
@@ -9,7 +8,7 @@ from torch import nn
 from proof_lm.dims import Tensor
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Inapplicable, Probe
-from proof_lm.verify.subjects import Subject, subject_runs
+from proof_lm.verify.subjects import Subject, copied, subject_runs
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -82,7 +81,7 @@ def _materialized(subject: Subject, state: dict[str, Tensor]) -> nn.Module:
 
 
 def _rounded(model: nn.Module) -> nn.Module:
-    rounded = copy.deepcopy(model).float().eval()
+    rounded = copied(model).float().eval()
     with torch.no_grad():
         for parameter in rounded.parameters():
             parameter.copy_(parameter.bfloat16())
@@ -90,7 +89,7 @@ def _rounded(model: nn.Module) -> nn.Module:
 
 
 def _cast_and_back(subject: Subject, state: dict[str, Tensor]) -> nn.Module:
-    return copy.deepcopy(subject.native).to(torch.bfloat16).to(torch.float32)
+    return copied(subject.native).to(torch.bfloat16).to(torch.float32)
 
 
 MATERIALIZATION = Contract(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 
 import torch
@@ -13,7 +12,7 @@ from proof_lm.verify.contract import Contract
 from proof_lm.verify.contracts.interventions import intervene
 from proof_lm.verify.contracts.position_shift import FAR, accepted_positions
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import Subject, SubjectError
+from proof_lm.verify.subjects import Subject, SubjectError, copied
 from proof_lm.verify.verdict import EXACT, Bound, Measurement
 
 GROWTH = 8.0  # times the error near position 0: what is rounded once does not grow with positions
@@ -121,11 +120,11 @@ def _cast_back(subject: Subject, probe: Probe, ids: Int[Tensor, "B T"]) -> Itera
 
 
 def _through_bfloat16(native: nn.Module, dtype: torch.dtype) -> nn.Module:
-    return copy.deepcopy(native).to(torch.bfloat16).to(dtype).eval()
+    return copied(native).to(torch.bfloat16).to(dtype).eval()
 
 
 def _parameters_rounded(native: nn.Module, dtype: torch.dtype) -> nn.Module:
-    module = copy.deepcopy(native).to(dtype).eval()
+    module = copied(native).to(dtype).eval()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))

@@ -1,6 +1,5 @@
 """What weight decay reaches."""
 
-import copy
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,7 @@ from torch import nn
 
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import Subject, subject_runs
+from proof_lm.verify.subjects import Subject, copied, subject_runs
 from proof_lm.verify.verdict import EXACT, Measurement
 
 DECAY = 0.1
@@ -39,7 +38,7 @@ def check_optimizer_groups(subject: Subject, probe: Probe) -> Iterator[Measureme
 
 
 def _step(native: nn.Module) -> Iterator[Measurement]:
-    model = copy.deepcopy(native)
+    model = copied(native)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     with subject_runs():
         optimizer = torch.optim.AdamW(_groups(model), lr=0.1)

@@ -15,10 +15,10 @@ def check_padding(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Rows of different length, padded on the left, then on the right.
 
     Real logits equal those of the row alone without padding; keep every bit when the tokens under the padding
-    change, and when the padding's embedding becomes NaN (a huge number, for subjects that do not promise to
-    hide NaN); they move when real tokens do (reach). The same with as
-    many rows as heads, and (unless a window is declared, which may count padding) with padding inside the rows.
-    A row that is
+    change (in train mode too), and when the padding's embedding becomes NaN (a huge number, for subjects that do
+    not promise to hide NaN); they move when real tokens do (reach). The same with as many rows as heads, and
+    with padding inside the rows, for a subject whose positions leave padding out: a window, or a distance that is
+    counted in places, need not. A row that is
     padding throughout, and left padding, whose first queries see nothing, leave every real logit and every
     gradient finite. Decoding after a padded beginning equals the row alone at every step. A strict subject takes a
     mask of integers or floats as it takes booleans, refuses an additive one, and leaves ids and mask as they
@@ -35,7 +35,7 @@ def check_padding(subject: Subject, probe: Probe) -> Iterator[Measurement]:
             yield _compare_alone(subject, probe, path, rows, real, "as many rows as heads")
         if probe.is_large and path != subject.paths[-1]:
             continue
-        if subject.window is None and probe.n_short > 2:
+        if subject.skips_padding and probe.n_short > 2:
             yield _compare_alone(subject, probe, path, ids, _holes(ids), "padding inside")
         if subject.can("cache") and probe.n_short > 3:
             yield _check_decoding(subject, probe, path, ids)
@@ -60,6 +60,10 @@ def _check_side(
     changed = torch.where(real, ids, others)
     moved = (subject.logits(changed, path, padding_mask=real) - padded)[real].abs().max()
     yield Measurement(path, f"max |change as padding changes|, {side}", float(moved), EXACT)
+    with subject.training(0.0):
+        trained, moved = (subject.logits(tokens, path, padding_mask=real) for tokens in (ids, changed))
+    moved = (moved - trained)[real].abs().max()
+    yield Measurement(path, f"max |change as padding changes|, {side}, train mode", float(moved), EXACT)
     edited = torch.where(real, others, ids)
     reach = (subject.logits(edited, path, padding_mask=real) - padded)[real].abs().amax(-1).min()
     yield Measurement(path, f"min |change as real tokens change|, {side}", float(reach), None)

@@ -45,8 +45,12 @@ def _same(saved: Tensor | None, found: Tensor | None) -> bool:
         saved is not None
         and found is not None
         and saved.dtype == found.dtype
-        and torch.equal(saved.view(torch.uint8), found.view(torch.uint8))
+        and torch.equal(_bits(saved), _bits(found))
     )
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().reshape(-1).view(torch.uint8)
 
 
 SAVE_LOAD = Contract(

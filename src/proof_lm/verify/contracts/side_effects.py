@@ -16,6 +16,7 @@ from proof_lm.verify.contract import Contract
 from proof_lm.verify.noise import NOISE, seeded
 from proof_lm.verify.probe import Probe
 from proof_lm.verify.subjects import Subject
+from proof_lm.verify.subjects.calls import CACHE
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -111,18 +112,28 @@ def _watched(module: nn.Module, changes: list[str]) -> Iterator[Given]:
         handed.append((tensor, tensor.clone()))
         return tensor
 
+    def note(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """What an adapter makes of the caller's tensors, such as a mask in the module's form."""
+        others = (value for name, value in named.items() if name not in CACHE)
+        for value in (*arguments, *others):
+            if isinstance(value, Tensor):
+                given(value)
+
     modes = {part: part.training for part in module.modules()}
     numpy_state = np.random.get_state()  # noqa: NPY002 - what others draw from
     with seeded(NOISE):  # a state that no call can have left behind
         before = _state(module)
+        handle = module.register_forward_pre_hook(note, with_kwargs=True)
         try:
             yield given
         finally:
+            handle.remove()
             after = _state(module)
             changes += sorted(
                 name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
             )
-            changes += ["a given tensor" for tensor, copy in handed if not torch.equal(tensor, copy)]
+            if any(not torch.equal(tensor, copy) for tensor, copy in handed):
+                changes.append("a given tensor")
     np.random.set_state(numpy_state)  # noqa: NPY002
     for part, mode in modes.items():
         part.training = mode

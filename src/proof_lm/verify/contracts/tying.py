@@ -1,6 +1,5 @@
 """One matrix where it is declared one, two where two, through everything that is done to a model."""
 
-import copy
 import pickle
 from collections.abc import Callable, Iterator
 
@@ -10,7 +9,7 @@ from torch import nn
 from proof_lm.dims import Tensor
 from proof_lm.verify.contract import Contract
 from proof_lm.verify.probe import Probe
-from proof_lm.verify.subjects import Subject, subject_runs
+from proof_lm.verify.subjects import Subject, copied, subject_runs
 from proof_lm.verify.verdict import EXACT, Measurement
 
 
@@ -41,7 +40,7 @@ def check_tying(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     yield _count("as built", subject, subject.native, tied)
     for name, treat in TREATMENTS.items():
         with subject_runs():
-            treated = treat(copy.deepcopy(subject.native), subject, ids)
+            treated = treat(copied(subject.native), subject, ids)
         yield _count(name, subject, treated, tied)
     if subject.strict and subject.build is not None and not probe.is_large:
         with torch.random.fork_rng(), subject_runs():
@@ -88,7 +87,7 @@ TREATMENTS: dict[str, Callable[[nn.Module, Subject, Tensor], nn.Module]] = {
     "after load_state_dict": lambda model, subject, ids: _loaded(model, assign=False),
     "after load_state_dict(assign=True)": lambda model, subject, ids: _loaded(model, assign=True),
     "after a change of dtype": lambda model, subject, ids: model.to(torch.bfloat16),
-    "after deepcopy": lambda model, subject, ids: copy.deepcopy(model),
+    "after deepcopy": lambda model, subject, ids: copied(model),
     "after an optimizer step": _stepped,
 }
 TYING = Contract(

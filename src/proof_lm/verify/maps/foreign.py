@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from proof_lm.config import Activation
 from proof_lm.errors import MapError
 
 Shape = tuple[int, ...]
@@ -92,6 +93,18 @@ class Foreign:
             return value
         raise MapError(f"{' or '.join(names)} must be a whole number, the module declares {value}")
 
+    def activation(self, default: Activation) -> Activation:
+        """That of the activation layers among the modules, or the default where there is none.
+
+        Raises:
+            MapError: there are different ones.
+        """
+        found = {_activation_of(module): path for path, module in self.module.named_modules()}
+        known = {activation: path for activation, path in found.items() if activation is not None}
+        if len(known) > 1:
+            raise MapError(f"it has different activations: {', '.join(f'{known[a]} ({a})' for a in known)}")
+        return next(iter(known), default)
+
     def norm_eps(self, norms: list[str], default: float) -> float:
         """The ``eps`` that these modules declare, or the default where none of them does.
 
@@ -104,6 +117,13 @@ class Foreign:
                 found.setdefault(value, f"{path}.{where}")
         eps = _the_one(found)
         return default if eps is None else float(eps)
+
+
+def _activation_of(module: nn.Module) -> Activation | None:
+    if isinstance(module, nn.GELU):
+        return "gelu" if module.approximate == "none" else "gelu_tanh"
+    named: dict[str, Activation] = {"ReLU": "relu", "SiLU": "silu", "NewGELU": "gelu_tanh"}
+    return named.get(type(module).__name__)
 
 
 def _numbers(module: nn.Module, names: tuple[str, ...]) -> Iterator[tuple[str, int | float]]:

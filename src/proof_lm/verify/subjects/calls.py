@@ -19,6 +19,7 @@ POSITIONS = ("position_ids", "positions", "token_positions", "pos_ids")
 LABELS = ("labels", "targets", "target", "target_ids")
 LOSS_MASK = ("loss_mask",)
 CACHE = ("cache", "past_key_values", "kv_cache")
+CONFIGS = ("config", "cfg", "args", "hparams")  # attributes that hold what a constructor was given
 SIZES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("padded_vocab_size", "vocab_size", "n_vocab"),
     "context_length": (
@@ -59,11 +60,12 @@ def read(output: Any) -> Returned:
         cache = _first(lambda name: getattr(output, name, None), CACHE)
         return Returned(_logits(output.logits), getattr(output, "loss", None), cache)
     if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
-        rest = output[1] if len(output) > 1 else None
-        if output[0].dim() == 0 and isinstance(rest, Tensor):  # (loss, logits)
-            return Returned(_logits(rest), output[0], None)
-        is_loss = isinstance(rest, Tensor) and rest.dim() == 0
-        return Returned(_logits(output[0]), rest if is_loss else None, None if is_loss else rest)
+        first, *rest = output
+        if first.dim() == 0 and rest and isinstance(rest[0], Tensor):  # (loss, logits)
+            return Returned(_logits(rest[0]), first, None)
+        losses = [value for value in rest if isinstance(value, Tensor) and value.dim() == 0]
+        others = [value for value in rest if value is not None and not any(value is loss for loss in losses)]
+        return Returned(_logits(first), losses[0] if losses else None, others[0] if others else None)
     keys = f" with {', '.join(map(str, output))}" if isinstance(output, Mapping) else ""
     raise TargetError(
         f"the model returned a {type(output).__name__}{keys}: logits must come as a tensor, first in a tuple, or "
@@ -87,6 +89,15 @@ def _logits(value: Any) -> Tensor:
     )
 
 
+def takes_ids_by_name(module: nn.Module) -> bool:
+    """Whether the first argument of ``forward`` can be given by its name alone."""
+    try:
+        parameters = list(inspect.signature(module.forward).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return bool(parameters) and parameters[0].kind is inspect.Parameter.KEYWORD_ONLY
+
+
 def parameters_of(module: nn.Module) -> tuple[list[str], bool]:
     """Names of the arguments of ``forward``, the tokens first, and whether it takes any keyword."""
     try:
@@ -104,7 +115,7 @@ def parameters_of(module: nn.Module) -> tuple[list[str], bool]:
 def declared(module: nn.Module, what: str) -> tuple[int, str] | None:
     """A size that the module's config, or the module itself, declares, and where; None where neither does."""
     holders: dict[str, Any] = {}
-    for name in ("config", "cfg", "args", "hparams"):
+    for name in CONFIGS:
         config = getattr(module, name, None)
         if config is not None:
             holders[name] = config

@@ -186,7 +186,7 @@ def _find_loss(found: Discovered, probe: _Probe) -> None:
     if found.labels is None:
         found.absent["loss"] = found.absent["loss mask"] = f"forward takes none of {', '.join(calls.LABELS)}"
         return
-    labels = {found.labels: probe.others}
+    labels = {found.labels: probe.others.clone()}  # some edit them
     loss, error = _attempt(lambda: found.call(found.module, probe.ids, **labels).loss)
     if not isinstance(loss, Tensor):
         why = f"raised {error}" if error else "gave no loss"

@@ -26,6 +26,7 @@ class Discovered(Adapter):
         super().__init__(module)
         self.absent: dict[Capability, str] = {}
         self.names, self.takes_any = calls.parameters_of(module)
+        self.ids_by_name = calls.takes_ids_by_name(module)
         self.padding: str | None = None
         self.mask_form = calls.ONES
         self.positions: str | None = None
@@ -52,6 +53,8 @@ class Discovered(Adapter):
         token_ids = token_ids.contiguous()
         if self.needs_labels and self.labels is not None and self.labels not in given:
             given[self.labels] = token_ids
+        if self.ids_by_name:
+            return calls.read(module(**{self.names[0]: token_ids}, **given))
         return calls.read(module(token_ids, **given))
 
     def logits(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -15,6 +14,7 @@ from proof_lm.errors import MapError, TargetError
 from proof_lm.verify.maps import WeightMap, find_map
 from proof_lm.verify.subjects.adapter import Adapter
 from proof_lm.verify.subjects.arithmetic import effective_roundoff
+from proof_lm.verify.subjects.copies import copied
 from proof_lm.verify.subjects.discover import discover
 from proof_lm.verify.subjects.discovered import Discovered
 from proof_lm.verify.subjects.subject import Capability, Finding, Subject, SubjectError, subject_runs
@@ -51,6 +51,8 @@ class ForeignSubject(Subject):
         self.window = self.adapter.window
         self.strict = self.adapter.strict
         self.weight_map = weight_map
+        layer = self._embedding_layer()
+        self.untrained_id = None if layer is None else layer.padding_idx
         self._find_map()
         self._find_abilities()
         self.findings = [
@@ -75,6 +77,7 @@ class ForeignSubject(Subject):
             try:
                 self.adapter = model if isinstance(model, Adapter) else discover(self.module)
                 self.vocab_size, self.context_length = self.adapter.vocab_size, self.adapter.context_length
+                self._refuse_to_share()
                 roundoff, why = effective_roundoff(self.native, self._run_on_every_path)
             except Exception as error:
                 if dtype == torch.float32 and isinstance(error, TargetError):
@@ -93,15 +96,35 @@ class ForeignSubject(Subject):
         name = str(dtype).split(".")[-1]
         self.findings.append(Finding("arithmetic", name, refusal or "every operation is in float64"))
 
+    def _refuse_to_share(self) -> None:
+        """What runs must be the copy throughout: the original has another dtype and mode, and is not edited."""
+        called: list[str] = []
+        handles = [
+            part.register_forward_pre_hook(lambda *_, name=name: called.append(name))
+            for name, part in self.native.named_modules()
+        ]
+        try:
+            self._run_once()
+        finally:
+            for handle in handles:
+                handle.remove()
+        if called:
+            raise TargetError(
+                f"a copy of the model still calls {called[0] or 'the model'} of the original, which something outside "
+                "its modules holds on to; verification needs copies that stand alone"
+            )
+
     def _loss_once(self) -> Tensor:
         ids = self._small_ids()
         with torch.no_grad():
             return self.adapter.loss(self.module, ids, ids, None)
 
     def _find_map(self) -> None:
+        self.recognised = ""
         if self.weight_map is None:
             try:
                 self.weight_map = find_map(self.native)
+                self.recognised = self.weight_map.family
             except MapError as error:
                 self.absent["weights"] = self.absent["config"] = f"no map: {error}"
         if self.weight_map is not None and self.weight_map.positions_follow_mask:
@@ -143,13 +166,16 @@ class ForeignSubject(Subject):
 
     def _find_dropout(self) -> None:
         ids = self._small_ids()
+        scratch = self.swapped(copied(self.module))  # training may leave traces in it
+        logits = []
         try:
-            with self.training(0.5):
-                first, second = (self.logits(ids, self.paths[0], noise=noise) for noise in (1, 2))
+            for noise in (1, 2):
+                with scratch.training(0.5):
+                    logits.append(scratch.logits(ids, self.paths[0], noise=noise))
         except SubjectError as error:
             self.absent["dropout"] = f"in train mode it {error}"
             return
-        if torch.equal(first, second):
+        if torch.equal(*logits):
             self.absent["dropout"] = "no dropout was found in it, or it changes nothing"
 
     def _find_paths(self) -> None:
@@ -214,6 +240,12 @@ class ForeignSubject(Subject):
         with self.on(path) as module:
             return self.adapter.loss(module, ids, labels, loss_mask)
 
+    @property
+    def skips_padding(self) -> bool:
+        """Where it takes position ids, or is declared to count by the mask."""
+        counts = self.can("position ids") or self.adapter.positions_follow_mask
+        return super().skips_padding and counts
+
     def countable(self, ids: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
         """All positions, but the last where labels are shifted inside."""
         counted = super().countable(ids)
@@ -244,13 +276,30 @@ class ForeignSubject(Subject):
 
     @property
     def embedding(self) -> Tensor | None:
-        """By the map; else the first embedding layer with as many rows as there are tokens."""
+        """By the map; else that of the embedding layer which looks up the token ids."""
         if self.weight_map is not None:
             return self.embedding_and_head(self.module)[0]
-        for layer in self.module.modules():
-            if isinstance(layer, nn.Embedding) and layer.num_embeddings == self.vocab_size:
-                return layer.weight
-        return None
+        layer = self._embedding_layer()
+        return None if layer is None else layer.weight
+
+    def _embedding_layer(self) -> nn.Embedding | None:
+        """The first that is given the token ids; a table of positions may have as many rows."""
+        ids = self._small_ids().flip(1)
+        layers = [layer for layer in self.module.modules() if isinstance(layer, nn.Embedding)]
+        found: list[nn.Embedding] = []
+
+        def note(layer: nn.Module, given: tuple[Any, ...]) -> None:
+            if given and isinstance(given[0], Tensor) and torch.equal(given[0].reshape(-1), ids.reshape(-1)):
+                found.append(cast("nn.Embedding", layer))
+
+        handles = [layer.register_forward_pre_hook(note) for layer in layers]
+        try:
+            with subject_runs(), torch.no_grad():
+                self.adapter.logits(self.module, ids)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return found[0] if found else None
 
     def embedding_and_head(self, module: nn.Module) -> tuple[Tensor, Tensor]:
         """By the map."""
@@ -271,7 +320,7 @@ def _copied(native: nn.Module, dtype: torch.dtype) -> nn.Module:
     if not any(True for _ in native.parameters()):
         raise TargetError("the model has no parameters: nothing of it can be verified")
     try:
-        module = copy.deepcopy(native)
+        module = copied(native)
     except Exception as error:
         raise TargetError(f"the model cannot be copied ({type(error).__name__}: {error})") from error
     return module.to(dtype).eval()

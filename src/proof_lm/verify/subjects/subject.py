@@ -18,6 +18,8 @@ from torch import nn
 from proof_lm.config import DecoderConfig
 from proof_lm.dims import Bool, Float, Int, Scalar, Tensor
 from proof_lm.verify.noise import NOISE, seeded
+from proof_lm.verify.subjects.calls import CONFIGS
+from proof_lm.verify.subjects.copies import copied
 
 Capability = Literal[
     "logits",
@@ -86,6 +88,8 @@ class Subject(ABC):
         n_heads: query heads; None where unknown.
         window: the sliding window that it declares; None where every query sees its whole past.
         declared: its definition, where that is known.
+        untrained_id: a token id whose embedding takes no gradient (``padding_idx``), if there is one; it is not
+            probed with.
         findings: what is known of it, and how it was found.
         strict: whether it promises what a decoder need not: that even NaN behind a mask reaches nothing, and that
             the loss of no labels is 0.
@@ -103,6 +107,7 @@ class Subject(ABC):
     context_length: int
     n_heads: int | None = None
     window: int | None = None
+    untrained_id: int | None = None
     strict: bool = False
     declared: DecoderConfig | None = None
     build: Callable[[], nn.Module] | None = None
@@ -203,6 +208,11 @@ class Subject(ABC):
         return nn.functional.cross_entropy(logits[counted], labels[counted])
 
     @property
+    def skips_padding(self) -> bool:
+        """Whether positions are known to count real tokens alone, so that padding inside a row changes nothing."""
+        return self.window is None
+
+    @property
     def poison(self) -> float:
         """What is stored where nothing may look: NaN for a strict subject, else a huge number."""
         return math.nan if self.strict else 1e15
@@ -279,8 +289,12 @@ class Subject(ABC):
 
     @contextmanager
     def training(self, dropout: float) -> Iterator[None]:
-        """Train mode with every dropout at this probability, for the time being; needs "dropout" unless 0."""
+        """Train mode with every dropout at this probability, for the time being; needs "dropout" unless 0.
+
+        What training counts in buffers is put back: a router's balance is no part of what is compared.
+        """
         modes = {module: module.training for module in self.module.modules()}
+        buffers = [(part, name, buffer, buffer.clone()) for part, name, buffer in _buffers(self.module)]
         changed = self.set_dropout(dropout)
         self.module.train()
         try:
@@ -289,7 +303,12 @@ class Subject(ABC):
             for module, mode in modes.items():
                 module.training = mode
             for holder, name, value in changed:
-                setattr(holder, name, value)
+                object.__setattr__(holder, name, value)  # a frozen config's too
+            with torch.no_grad():
+                for part, name, buffer, before in buffers:
+                    if not torch.equal(buffer, before):
+                        buffer.copy_(before)
+                    part._buffers[name] = buffer
 
     @contextmanager
     def with_dropout(self, dropout: float) -> Iterator[None]:
@@ -299,37 +318,45 @@ class Subject(ABC):
             yield
         finally:
             for holder, name, value in changed:
-                setattr(holder, name, value)
+                object.__setattr__(holder, name, value)  # a frozen config's too
 
     def set_dropout(self, probability: float) -> list[tuple[Any, str, Any]]:
         """Sets every dropout of ``module``; returns what to set back, as (object, attribute, value).
 
-        Dropouts are the ``p`` of ``torch.nn`` layers, and numbers under a name with "drop" in it.
+        Dropouts are the ``p`` of layers whose class is called so, and numbers under a name with "drop" in it, of a
+        module; and with "dropout" or "pdrop" in it, of the config that a module holds.
         """
-        changed: list[tuple[Any, str, Any]] = []
+        changed: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         for module in self.module.modules():
-            names = [
-                name
-                for name, value in vars(module).items()
-                if "drop" in name and isinstance(value, float | int) and not isinstance(value, bool)
-            ]
-            if isinstance(module, nn.modules.dropout._DropoutNd):
+            names = [name for name, value in vars(module).items() if "drop" in name and _is_number(value)]
+            if "drop" in type(module).__name__.lower() and _is_number(vars(module).get("p")):
                 names.append("p")
-            changed += [(module, name, getattr(module, name)) for name in names]
-        for holder, name, _ in changed:
-            setattr(holder, name, probability)
-        return changed
+            found: list[tuple[Any, str]] = [(module, name) for name in names]
+            for config in (vars(module).get(name) for name in CONFIGS):
+                if isinstance(config, DecoderConfig):  # ours is read while a model is made, and not later
+                    continue
+                fields = getattr(config, "__dict__", {})
+                found += [
+                    (config, name)
+                    for name, value in fields.items()
+                    if ("dropout" in name or "pdrop" in name) and _is_number(value)
+                ]
+            for holder, name in found:
+                changed.setdefault((id(holder), name), (holder, name, getattr(holder, name)))
+        for holder, name, _ in changed.values():
+            object.__setattr__(holder, name, probability)
+        return list(changed.values())
 
     def in_dtype(self, dtype: torch.dtype) -> Subject:
         """The same subject measured in another dtype: the given weights, cast."""
         other = copy.copy(self)
-        other.module = copy.deepcopy(self.native).to(dtype).eval()
+        other.module = copied(self.native).to(dtype).eval()
         other.unit_roundoff = torch.finfo(dtype).eps / 2
         return other
 
     def saved_and_loaded(self, model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         """(how, what came back) for each way to save a model and load it again."""
-        scrambled = copy.deepcopy(model)
+        scrambled = copied(model)
         with torch.no_grad():
             for parameter in scrambled.parameters():
                 parameter.fill_(0.5)
@@ -353,3 +380,14 @@ class Subject(ABC):
         finally:
             for module, training in modes.items():
                 module.training = training
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
+def _buffers(module: nn.Module) -> Iterator[tuple[nn.Module, str, Tensor]]:
+    for part in module.modules():
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                yield part, name, buffer

@@ -68,16 +68,15 @@ _FOUND: tuple[tuple[Explanation, str], ...] = (
     (
         _design(
             "padding",
-            "Distances, learned positions, windows or chunks count places in the row, padding included: a row that is "
-            "padded inside (or, with absolute positions and no argument for them, on the left) is another row.",
+            "Learned positions, windows or chunks count places in the row, padding included: a row that is padded on "
+            "the left, or inside where position ids are taken, is another row.",
         ),
         """
         BartForCausalLM BigBirdPegasusForCausalLM BlenderbotForCausalLM BlenderbotSmallForCausalLM
         GPTNeoForCausalLM Gemma3ForConditionalGeneration Gemma4ForConditionalGeneration
         Gemma4UnifiedForConditionalGeneration Llama4ForCausalLM MBartForCausalLM MarianForCausalLM
-        MossTranscribeDiarizeForConditionalGeneration MptForCausalLM MusicgenForCausalLM MusicgenMelodyForCausalLM
-        MvpForCausalLM PLBartForCausalLM PegasusForCausalLM RoFormerForCausalLM TrOCRForCausalLM WhisperForCausalLM
-        XLNetLMHeadModel
+        MusicgenForCausalLM MusicgenMelodyForCausalLM MvpForCausalLM PLBartForCausalLM PegasusForCausalLM
+        TrOCRForCausalLM WhisperForCausalLM
         """,
     ),
     (
@@ -132,7 +131,7 @@ _FOUND: tuple[tuple[Explanation, str], ...] = (
     ),
     (
         _design(
-            "prefix padding",
+            "prefix padding cache",
             "The 5 keys of the greatest score are kept; scores of exp(A softplus(x)) are often 1 exactly, and which "
             "of equal ones stay is left to the sort.",
         ),

@@ -1,4 +1,5 @@
-"""nanoGPT (github.com/karpathy/nanoGPT, ``model.py``): GPT-2's names, with weights (out, in) and exact GELU."""
+"""nanoGPT (github.com/karpathy/nanoGPT, ``model.py``): GPT-2's names, with weights (out, in) and exact GELU;
+minGPT has them too, with the other one."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def _source_of(name: str) -> Source:
 
 
 def _read_config(foreign: Foreign) -> DecoderConfig:
-    """LayerNorm, learned positions, plain feed-forward layer with the exact GELU."""
+    """LayerNorm, learned positions, plain feed-forward layer with the exact GELU, if no layer says otherwise."""
     n_heads = foreign.declared_count("n_head")
     if n_heads is None:
         raise MapError("no attribute n_head, of the module or of its config, says how many heads there are")
@@ -30,6 +31,7 @@ def _read_config(foreign: Foreign) -> DecoderConfig:
         **fields_from_shapes(foreign, _source_of, n_heads=n_heads, default_eps=1e-5),
         "context_length": foreign.shape("transformer.wpe.weight")[0],
         "position": "learned",
+        "activation": foreign.activation("gelu"),
     }
     return make_config(config)
 
