@@ -15,9 +15,9 @@ def check_determinism(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Calls from two random states, in eval mode and in train mode.
 
     In eval mode both give the same bits, and so do they with every dropout set to 0.5. In train mode without
-    dropout the logits are those of eval mode (unless something else is random there, in a subject that need not tell
-    us all of its noise); with dropout at 0.5 the random state changes those of every row
-    (reach), and the same state gives the same bits.
+    dropout the logits are those of eval mode (unless something else is random there, in a subject that need not
+    tell us all of its noise); with dropout at 0.5 the random state changes those of every row (reach), and the same
+    state gives the same bits.
     """
     ids = probe.tokens("determinism", n_tokens=probe.n_short)
     for path in subject.paths:

@@ -16,13 +16,12 @@ def check_padding(subject: Subject, probe: Probe) -> Iterator[Measurement]:
 
     Real logits equal those of the row alone without padding; keep every bit when the tokens under the padding
     change (in train mode too), and when the padding's embedding becomes NaN (a huge number, for subjects that do
-    not promise to hide NaN); they move when real tokens do (reach). The same with as many rows as heads, and
-    with padding inside the rows, for a subject whose positions leave padding out: a window, or a distance that is
-    counted in places, need not. A row that is
-    padding throughout, and left padding, whose first queries see nothing, leave every real logit and every
-    gradient finite. Decoding after a padded beginning equals the row alone at every step. A strict subject takes a
-    mask of integers or floats as it takes booleans, refuses an additive one, and leaves ids and mask as they
-    were. Ids in non-contiguous memory give identical bits.
+    not promise to hide NaN); they move when real tokens do (reach). The same with as many rows as heads, and with
+    padding inside the rows, for a subject whose positions leave padding out: a window, or a distance that is counted
+    in places, need not. A row that is padding throughout, and left padding, whose first queries see nothing, leave
+    every real logit and every gradient finite. Decoding after a padded beginning equals the row alone at every step.
+    A strict subject takes a mask of integers or floats as it takes booleans, refuses an additive one, and leaves ids
+    and mask as they were. Ids in non-contiguous memory give identical bits.
     """
     ids, pad = probe.tokens_and_spare("padding", n_tokens=probe.n_short)
     for path in subject.paths:
