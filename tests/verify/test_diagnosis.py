@@ -68,7 +68,6 @@ def test_a_sound_decoder_and_one_without_a_map_get_no_diagnosis() -> None:
     assert diagnose(unmapped, verify(unmapped, level="quick")) is None
 
 
-@pytest.mark.no_cover
 def test_faults_that_what_was_compared_does_not_tell_apart_are_all_named() -> None:
     told = _diagnosis("padding-ignored")
     assert "padding-ignored: Attention drops the padding mask." in told
