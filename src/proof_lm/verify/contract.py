@@ -59,8 +59,9 @@ class Contract:
 
     @property
     def explanation(self) -> str:
-        """How the property is measured, in full."""
-        return inspect.getdoc(self.check) or ""
+        """How the property is measured, in full; a paragraph a line."""
+        paragraphs = (inspect.getdoc(self.check) or "").split("\n\n")
+        return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     def judge(self, subject: Subject, *probes: Probe) -> ContractResult:
         """The verdict on one subject, from one probe or more.
