@@ -69,7 +69,7 @@ def test_one_head_is_merged_without_a_copy() -> None:
 
 def test_contracts_of_accounting_are_not_for_a_subclass_that_may_compute_otherwise() -> None:
     class Other(ProofLM):
-        pass
+        """Nothing else, as far as anybody can see."""
 
     torch.manual_seed(0)
     results = verify(ProofSubject("other", Other(preset("chapter"))), CONTRACTS).results

@@ -9,7 +9,7 @@ from proof_lm.model import ProofLM
 from proof_lm.verify import ForeignSubject, ProofSubject, Verdict, diagnose, randomized, verify
 from proof_lm.verify.maps import read_map
 from sizes import SMALL
-from verify.foreign import torch_nn_decoder
+from verify.foreign import nanogpt_style, torch_nn_decoder
 
 MAPS = Path(__file__).parent / "foreign"
 
@@ -72,6 +72,16 @@ def test_faults_that_what_was_compared_does_not_tell_apart_are_all_named() -> No
     told = _diagnosis("padding-ignored")
     assert "padding-ignored: Attention drops the padding mask." in told
     assert "no-causal-mask" not in told
+
+
+def test_what_a_decoder_was_recognised_as_is_said() -> None:
+    module = nanogpt_style.build()
+    for block in module.transformer.h:
+        block.mlp.register_forward_hook(lambda layer, given, fed: 0.9 * fed)
+    subject = ForeignSubject("scaled", module)
+    told = str(diagnose(subject, verify(subject, level="quick")))
+    assert told.endswith("(read as nanoGPT, by names and shapes: --map FILE says what else it is)")
+    assert "read as" not in _diagnosis("no-residual")
 
 
 def test_a_subject_that_raises_gets_no_diagnosis() -> None:

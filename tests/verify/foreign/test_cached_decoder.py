@@ -137,7 +137,7 @@ class EditsLabels(Decoder):
     ("build", "contract"),
     [
         (Decoder, "input-gradients"),  # its table of positions is as long as the vocabulary, and comes first
-        (KeepsAFunction, "prefix"),
+        (KeepsAFunction, "live-parameters"),
         (DropoutByTheConfig, "determinism"),
         (DropoutThatNobodyFinds, "determinism"),
         (CountsInTraining, "determinism"),
@@ -183,6 +183,21 @@ def test_a_model_whose_copy_calls_the_original_is_refused() -> None:
     held["down"] = decoder.down
     with pytest.raises(TargetError, match="still calls down of the original"):
         ForeignSubject("decoder", decoder)
+
+
+def test_a_model_that_raises_for_some_tokens_only_is_refused_in_words() -> None:
+    class Picky(Decoder):
+        def late(self, positions: Tensor, n_held: int) -> Tensor:
+            if self.ids[0, 0] > self.ids[0, -1]:
+                raise RuntimeError("tokens must rise")
+            return positions
+
+        def forward(self, input_ids: Tensor) -> Any:
+            self.ids = input_ids
+            return super().forward(input_ids)
+
+    with pytest.raises(TargetError, match="calling it raised RuntimeError: tokens must rise"):
+        ForeignSubject("decoder", drawn(Picky()))
 
 
 def test_dropout_of_a_config_comes_back() -> None:

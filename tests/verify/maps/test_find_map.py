@@ -79,6 +79,35 @@ def test_a_tie_that_broke_is_no_tie() -> None:
     assert not find_map(module).config.tie_embeddings
 
 
+class NewGELU(nn.Module):
+    """As minGPT and others call GPT-2's approximation."""
+
+
+@pytest.mark.parametrize(
+    ("layer", "activation"),
+    [
+        (nn.GELU(), "gelu"),
+        (nn.GELU("tanh"), "gelu_tanh"),
+        (NewGELU(), "gelu_tanh"),
+        (nn.ReLU(), "relu"),
+        (nn.SiLU(), "silu"),
+        (nn.Identity(), "gelu"),
+    ],
+)
+def test_the_activation_is_that_of_a_layer(layer: nn.Module, activation: str) -> None:
+    module = nanogpt_style.build()
+    for block in module.transformer.h:
+        block.mlp.act = layer
+    assert find_map(module).config.activation == activation
+
+
+def two_activations() -> nn.Module:
+    module = nanogpt_style.build()
+    first, second = module.transformer.h
+    first.mlp.act, second.mlp.act = nn.GELU(), nn.ReLU()
+    return module
+
+
 def without(module: nn.Module, path: str, name: str) -> nn.Module:
     delattr(module.get_submodule(path), name)
     return module
@@ -198,6 +227,10 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         r"0 rows of queries and 0 of keys are not those of 3 heads",
     ),
     "heads that do not divide": (five_heads, r"18 rows of queries and 18 of keys are not those of 5 heads"),
+    "nanogpt with two activations": (
+        two_activations,
+        r"nanoGPT: it has different activations: transformer.h.0.mlp.act \(gelu\), transformer.h.1.mlp.act \(relu\)",
+    ),
     "nanogpt without heads": (lambda: no_heads(nanogpt_style.build()), r"nanoGPT: no attribute n_head"),
     "book without heads": (
         lambda: no_heads(llms_from_scratch_style.build()),

@@ -20,10 +20,10 @@ def check_cache(subject: Subject, probe: Probe) -> Iterator[Measurement]:
     """Every way to cut 7 tokens into chunks (every split in two, and chunks of 1, 2 and 3, where the probe is
     not exhaustive, and on further paths).
 
-    Free slots of the cache hold NaN. One by one over a longer row: of 35 tokens, and of more than two windows, where
-    the context has room. Then chunks of 1, 2 and 3 for rows padded on the left, at real tokens; for a cache that
-    is cut back and refilled, which another prefix must change (reach). Last, the logits without a cache are taken
-    again, and must have kept every bit.
+    Free slots of the cache hold NaN. One by one over a longer row: of 35 tokens (19 for a large subject), and of
+    more than two windows, where the context has room. Then chunks of 1, 2 and 3 for rows padded on the left, at
+    real tokens; for a cache that is cut back and refilled, which another prefix must change (reach). Last, the
+    logits without a cache are taken again, and must have kept every bit.
     """
     ids = probe.tokens("cache", n_tokens=probe.n_short)
     left = probe.ragged_mask(*ids.shape, left=True) if probe.n_short > 1 else torch.ones_like(ids).bool()

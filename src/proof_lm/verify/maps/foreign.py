@@ -11,7 +11,7 @@ from proof_lm.config import Activation
 from proof_lm.errors import MapError
 
 Shape = tuple[int, ...]
-_CONFIGS = ("config", "cfg", "args", "hparams")  # attributes that hold what a constructor was given
+CONFIGS = ("config", "cfg", "args", "hparams")  # attributes that hold what a constructor was given
 
 
 class Foreign:
@@ -129,7 +129,7 @@ def _activation_of(module: nn.Module) -> Activation | None:
 def _numbers(module: nn.Module, names: tuple[str, ...]) -> Iterator[tuple[str, int | float]]:
     attributes = vars(module)
     holders = {"": attributes}
-    holders |= {f"{name}.": _fields(attributes[name]) for name in _CONFIGS if name in attributes}
+    holders |= {f"{name}.": _fields(attributes[name]) for name in CONFIGS if name in attributes}
     for prefix, fields in holders.items():
         for name in names:
             value = fields.get(name)

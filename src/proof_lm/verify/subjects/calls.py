@@ -12,6 +12,7 @@ from torch import nn
 
 from proof_lm.dims import Tensor
 from proof_lm.errors import TargetError
+from proof_lm.verify.maps.foreign import CONFIGS
 
 PADDING = ("attention_mask", "padding_mask", "key_padding_mask", "pad_mask")
 MASK = ("mask", "attn_mask")  # may as well be a mask of attention: believed only if it hides padding
@@ -19,7 +20,6 @@ POSITIONS = ("position_ids", "positions", "token_positions", "pos_ids")
 LABELS = ("labels", "targets", "target", "target_ids")
 LOSS_MASK = ("loss_mask",)
 CACHE = ("cache", "past_key_values", "kv_cache")
-CONFIGS = ("config", "cfg", "args", "hparams")  # attributes that hold what a constructor was given
 SIZES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("padded_vocab_size", "vocab_size", "n_vocab"),
     "context_length": (

@@ -51,7 +51,10 @@ class ForeignSubject(Subject):
         self.window = self.adapter.window
         self.strict = self.adapter.strict
         self.weight_map = weight_map
-        layer = self._embedding_layer()
+        try:
+            layer = self._embedding_layer()
+        except SubjectError as error:
+            raise TargetError(f"calling it {error}") from error
         self.untrained_id = None if layer is None else layer.padding_idx
         self._find_map()
         self._find_abilities()

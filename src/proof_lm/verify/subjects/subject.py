@@ -17,8 +17,8 @@ from torch import nn
 
 from proof_lm.config import DecoderConfig
 from proof_lm.dims import Bool, Float, Int, Scalar, Tensor
+from proof_lm.verify.maps.foreign import CONFIGS
 from proof_lm.verify.noise import NOISE, seeded
-from proof_lm.verify.subjects.calls import CONFIGS
 from proof_lm.verify.subjects.copies import copied
 
 Capability = Literal[
