@@ -222,6 +222,7 @@ def test_check_says_what_is_not_as_the_sheet_says(monkeypatch: pytest.MonkeyPatc
     [
         (("nowhere",), "no target 'nowhere'"),
         (("chapter", "--seq", "17"), "17 tokens exceeds context_length = 16"),
+        (("gpt2", "chapter", "--seq", "64"), "chapter: a sequence of 64 tokens exceeds context_length = 16"),
         (("chapter", "--dtype", "int4"), "dtype must be one of float64"),
         (("chapter", "--count", "nine"), "--count must be one of dense, causal"),
         (("chapter", "--parallel", "tp"), "--parallel must be ddp or fsdp"),

@@ -102,7 +102,10 @@ def sheet(
     for target in targets:
         config = resolve(target).read_config()
         n_tokens = min(config.context_length, LONGEST) if seq is None else seq
-        sheets.append(Sheet(target, config, batch, n_tokens, dtype))
+        try:
+            sheets.append(Sheet(target, config, batch, n_tokens, dtype))
+        except ConfigError as error:
+            raise ConfigError(f"{target}: {error}") from error
     planned = partial(
         make_plan,
         devices=devices,
